@@ -1,0 +1,1 @@
+//! The in-pod binary: broker, launch, remote-shell stand-in.

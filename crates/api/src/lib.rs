@@ -1,0 +1,1 @@
+//! MiniCluster and JobSet types, validation, conditions.

@@ -1,0 +1,1 @@
+//! The user binary: local clusters, validate, plan, doctor.

@@ -1,0 +1,340 @@
+//! The agent's configuration: one JSON file per cluster, the same for all of its pods
+//! (`docs/spec/agent-config.md`). What differs between pods comes from the environment
+//! ([`crate::env`]). Secrets are never in it.
+//!
+//! Unknown fields are ignored so that an older agent can read a newer file of the same
+//! [`VERSION`]; a different version is refused.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the file's format. Raised when an old agent would misread a new file.
+pub const VERSION: u32 = 1;
+
+/// The whole file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentConfig {
+    /// Must equal [`VERSION`].
+    pub version: u32,
+    /// Who this cluster is.
+    pub cluster: Cluster,
+    /// Brokers that the cluster is planned to have now, the launcher included.
+    pub size: u32,
+    /// Brokers that must be connected before the program starts.
+    pub min_size: u32,
+    /// The largest size that it may grow to; names and ranks are fixed up to here.
+    pub max_size: u32,
+    /// All pods by group, in rank order; the first group is the launcher's and has one pod.
+    pub groups: Vec<Group>,
+    /// How brokers find each other.
+    pub bootstrap: Bootstrap,
+    /// What the cluster is for.
+    pub program: Program,
+    /// Which MPI's files and variables batch scripts get.
+    #[serde(default)]
+    pub mpi: MpiFlavor,
+}
+
+/// Names that stay the same for the life of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// The MiniCluster's name, which is also the JobSet's.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its UID: names the trust domain, so a re-created cluster of the same name is another one.
+    pub uid: String,
+    /// The headless Service's name: the second label of every pod's host name.
+    pub subdomain: String,
+    /// The DNS domain of the Kubernetes cluster, such as `cluster.local`; `None` when the pods'
+    /// own search list is to be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+}
+
+/// The pods of one replicated job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// The group's name, which is the replicated job's: `launcher`, `worker`, ...
+    pub name: String,
+    /// The rank of the group's pod with index 0.
+    pub first_rank: u32,
+    /// Pods of the group at the cluster's largest size.
+    pub count: u32,
+    /// Tasks that a broker of this group takes by default.
+    #[serde(default)]
+    pub slots: Slots,
+}
+
+/// Tasks that one broker takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Slots {
+    /// As many as the CPUs that cgroup and cpuset really give the pod.
+    #[default]
+    Auto,
+    /// Just so many; 0 keeps a launcher free of tasks.
+    Fixed(u32),
+}
+
+/// How brokers find each other, and how long they try.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bootstrap {
+    /// Children of an inner broker; 0 lets the agent choose from the size.
+    #[serde(default)]
+    pub fanout: u32,
+    /// The TCP port that brokers listen on.
+    pub port: u16,
+    /// With host networking pods may share an address: rank r then listens on `port + r`.
+    #[serde(default)]
+    pub port_per_rank: bool,
+    /// Seconds until a cluster without quorum fails with a table of who is missing.
+    pub timeout_seconds: u32,
+    /// Seconds that a broker cut off from rank 0 goes on before it stops its tasks and leaves.
+    pub orphan_timeout_seconds: u32,
+}
+
+/// What the cluster is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Program {
+    /// Nothing: stay up until deleted.
+    #[default]
+    None,
+    /// Run once on the launcher, with host files and the remote-shell stand-in at hand.
+    Command {
+        /// The program and its arguments; never through a shell.
+        argv: Vec<String>,
+    },
+    /// Launched by the brokers.
+    Parallel(Parallel),
+}
+
+/// A parallel program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Parallel {
+    /// The program and its arguments; never through a shell.
+    pub argv: Vec<String>,
+    /// Ranks in all; `None` means one per slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u32>,
+    /// Ranks on each pod; `None` means that slots decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks_per_node: Option<u32>,
+    /// CPUs that each rank is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_per_task: Option<u32>,
+    /// Allows more ranks than slots.
+    #[serde(default)]
+    pub oversubscribe: bool,
+    /// Prefixes each output line with the rank.
+    #[serde(default)]
+    pub label_io: bool,
+    /// Variables added to each rank's environment, in order.
+    #[serde(default)]
+    pub env: Vec<(String, String)>,
+    /// The directory to start in; `None` means the container's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+}
+
+/// Which MPI's host file format and environment family batch scripts get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MpiFlavor {
+    /// All families at once.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// Open MPI 4 and 5.
+    OpenMPI,
+    /// MPICH and its relatives with Hydra.
+    MPICH,
+    /// Intel MPI.
+    Intel,
+}
+
+/// Why a configuration is not usable.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The bytes are not the JSON that this version expects.
+    #[error("the agent configuration is not readable")]
+    Parse(#[source] serde_json::Error),
+    /// Written for another generation of agents.
+    #[error("the agent configuration has version {found}, this agent reads version {VERSION}")]
+    Version {
+        /// The version in the file.
+        found: u32,
+    },
+    /// The groups do not cover ranks 0..maxSize one after the other.
+    #[error("group {group} of the agent configuration starts at rank {found}, not {expected}")]
+    Ranks {
+        /// The group that is out of line.
+        group: String,
+        /// Where it starts.
+        found: u32,
+        /// Where it should start.
+        expected: u32,
+    },
+}
+
+impl AgentConfig {
+    /// Reads and checks a configuration file's bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ConfigError> {
+        #[derive(Deserialize)]
+        struct Probe {
+            version: u32,
+        }
+        let probe: Probe = serde_json::from_slice(bytes).map_err(ConfigError::Parse)?;
+        if probe.version != VERSION {
+            return Err(ConfigError::Version { found: probe.version });
+        }
+        let config: Self = serde_json::from_slice(bytes).map_err(ConfigError::Parse)?;
+        let mut expected = 0;
+        for group in &config.groups {
+            if group.first_rank != expected {
+                return Err(ConfigError::Ranks {
+                    group: group.name.clone(),
+                    found: group.first_rank,
+                    expected,
+                });
+            }
+            expected += group.count;
+        }
+        Ok(config)
+    }
+
+    /// The bytes that [`Self::parse`] reads: pretty JSON with a final newline, equal for equal
+    /// input.
+    pub fn render(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain data always serializes");
+        text.push('\n');
+        text
+    }
+
+    /// The group of a rank and the pod's index in it; `None` beyond the largest size.
+    pub fn locate(&self, rank: u32) -> Option<(&Group, u32)> {
+        self.groups
+            .iter()
+            .find(|g| rank >= g.first_rank && rank - g.first_rank < g.count)
+            .map(|g| (g, rank - g.first_rank))
+    }
+
+    /// The rank of a group's pod.
+    pub fn rank_of(&self, group: &str, index: u32) -> Option<u32> {
+        let group = self.groups.iter().find(|g| g.name == group)?;
+        (index < group.count).then(|| group.first_rank + index)
+    }
+
+    /// A rank's short host name, as JobSet gives it: `<cluster>-<group>-0-<index>`.
+    pub fn host_name(&self, rank: u32) -> Option<String> {
+        self.locate(rank).map(|(g, index)| format!("{}-{}-0-{index}", self.cluster.name, g.name))
+    }
+
+    /// How people call a rank's pod: the host name without the cluster's, `worker-0-3`.
+    pub fn display_name(&self, rank: u32) -> String {
+        match self.locate(rank) {
+            Some((group, index)) => format!("{}-0-{index}", group.name),
+            None => format!("rank-{rank}"),
+        }
+    }
+
+    /// A rank's name within the namespace: `<host>.<subdomain>`.
+    pub fn service_name(&self, rank: u32) -> Option<String> {
+        self.host_name(rank).map(|host| format!("{host}.{}", self.cluster.subdomain))
+    }
+
+    /// A rank's full DNS name without the final dot:
+    /// `<host>.<subdomain>.<namespace>.svc.<domain>`, with `cluster.local` where none is known.
+    pub fn full_name(&self, rank: u32) -> Option<String> {
+        let domain = self.cluster.domain.as_deref().unwrap_or("cluster.local");
+        self.service_name(rank)
+            .map(|name| format!("{name}.{}.svc.{domain}", self.cluster.namespace))
+    }
+
+    /// The TCP port that a rank listens on.
+    pub fn port(&self, rank: u32) -> u16 {
+        let shift = if self.bootstrap.port_per_rank { rank } else { 0 };
+        self.bootstrap.port.saturating_add(u16::try_from(shift).unwrap_or(u16::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> AgentConfig {
+        AgentConfig {
+            version: VERSION,
+            cluster: Cluster {
+                name: "hello".into(),
+                namespace: "hpc".into(),
+                uid: "u-1".into(),
+                subdomain: "hello".into(),
+                domain: None,
+            },
+            size: 4,
+            min_size: 4,
+            max_size: 4,
+            groups: vec![
+                Group { name: "launcher".into(), first_rank: 0, count: 1, slots: Slots::Fixed(0) },
+                Group { name: "worker".into(), first_rank: 1, count: 3, slots: Slots::Auto },
+            ],
+            bootstrap: Bootstrap {
+                fanout: 0,
+                port: 8117,
+                port_per_rank: false,
+                timeout_seconds: 600,
+                orphan_timeout_seconds: 15,
+            },
+            program: Program::Parallel(Parallel {
+                argv: vec!["./hello".into()],
+                tasks: Some(8),
+                ..Parallel::default()
+            }),
+            mpi: MpiFlavor::Auto,
+        }
+    }
+
+    #[test]
+    fn render_and_parse_agree() {
+        let config = config();
+        assert_eq!(AgentConfig::parse(config.render().as_bytes()).unwrap(), config);
+    }
+
+    #[test]
+    fn ranks_names_and_ports_follow_the_groups() {
+        let mut config = config();
+        assert_eq!(config.rank_of("worker", 2), Some(3));
+        assert_eq!(config.rank_of("worker", 3), None);
+        assert_eq!(config.host_name(3).unwrap(), "hello-worker-0-2");
+        assert_eq!(config.display_name(0), "launcher-0-0");
+        assert_eq!(config.full_name(1).unwrap(), "hello-worker-0-0.hello.hpc.svc.cluster.local");
+        assert_eq!(config.port(3), 8117);
+        config.bootstrap.port_per_rank = true;
+        assert_eq!(config.port(3), 8120);
+    }
+
+    #[test]
+    fn another_version_is_refused_and_says_which() {
+        let text = config().render().replace("\"version\": 1", "\"version\": 9");
+        let error = AgentConfig::parse(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("version 9"), "{error}");
+    }
+
+    #[test]
+    fn groups_with_a_hole_are_refused() {
+        let mut config = config();
+        config.groups[1].first_rank = 2;
+        assert!(AgentConfig::parse(config.render().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn unknown_fields_are_left_alone() {
+        let text = config().render().replacen('{', "{\"later\": 1,", 1);
+        assert_eq!(AgentConfig::parse(text.as_bytes()).unwrap(), config());
+    }
+}

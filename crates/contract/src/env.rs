@@ -1,0 +1,28 @@
+//! Names of the variables that a pod's containers carry. The plan sets them, the agent reads them.
+//! All come from constants or the downward API; none is a secret.
+
+/// The group (replicated job) of this pod; a constant in its template.
+pub const GROUP: &str = "QUORATE_GROUP";
+/// The pod's index in its group; Kubernetes sets it for Indexed Jobs.
+pub const INDEX: &str = "JOB_COMPLETION_INDEX";
+/// The restart attempt, from the label `jobset.sigs.k8s.io/restart-attempt`.
+pub const ATTEMPT: &str = "QUORATE_ATTEMPT";
+/// The pod's name.
+pub const POD_NAME: &str = "QUORATE_POD_NAME";
+/// The pod's UID, which fences stragglers together with the attempt.
+pub const POD_UID: &str = "QUORATE_POD_UID";
+/// The pod's address.
+pub const POD_IP: &str = "QUORATE_POD_IP";
+/// The node that the pod is on.
+pub const NODE_NAME: &str = "QUORATE_NODE_NAME";
+
+/// Set by the agent for what it starts: the path of the broker's local socket.
+pub const SOCKET: &str = "QUORATE_SOCKET";
+/// Set by the agent for what it starts: this broker's rank.
+pub const BROKER_RANK: &str = "QUORATE_BROKER_RANK";
+/// Set by the agent for what it starts: the cluster's name.
+pub const CLUSTER: &str = "QUORATE_CLUSTER";
+/// Set by the agent for launched tasks: the job they belong to.
+pub const JOB_ID: &str = "QUORATE_JOB_ID";
+/// The log filter, as in `RUST_LOG`.
+pub const LOG: &str = "QUORATE_LOG";

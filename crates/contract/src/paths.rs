@@ -1,0 +1,25 @@
+//! Where things are inside a pod. The same in every pod, since launchers such as Open MPI start
+//! their daemons on other pods by the path they were given.
+
+/// The volume that carries the agent's binary from its image into the user's containers.
+pub const BIN_DIR: &str = "/quorate/bin";
+/// The agent in every pod.
+pub const AGENT: &str = "/quorate/bin/quorate-agent";
+/// Where the ConfigMap is mounted.
+pub const CONFIG_DIR: &str = "/quorate/config";
+/// The key of the configuration in the ConfigMap.
+pub const CONFIG_KEY: &str = "agent.json";
+/// Where the Secret is mounted.
+pub const SECRET_DIR: &str = "/quorate/secret";
+/// The key of the 32-byte seed in the Secret.
+pub const SEED_KEY: &str = "seed";
+/// Where the broker keeps its socket, host files and task records: memory-backed, writable.
+pub const RUN_DIR: &str = "/quorate/run";
+/// The broker's local socket in the run directory.
+pub const SOCKET: &str = "agent.sock";
+/// Where Kubernetes reads the termination message.
+pub const TERMINATION_LOG: &str = "/dev/termination-log";
+/// The most bytes of a termination message that Kubernetes keeps.
+pub const TERMINATION_LIMIT: usize = 4096;
+/// The TCP port of brokers unless the MiniCluster names another.
+pub const DEFAULT_PORT: u16 = 8117;

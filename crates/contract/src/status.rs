@@ -1,0 +1,81 @@
+//! The live state of a cluster as its rank 0 knows it: what `quorate-agent overlay status -o json`
+//! prints, one object per line with `--watch`.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of a broker (docs/spec/overlay.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum BrokerState {
+    /// Looks for its parent.
+    Join,
+    /// Connected, its inventory is on the way to rank 0.
+    Init,
+    /// Waits until the cluster is quorate.
+    Quorum,
+    /// The cluster is quorate: programs run.
+    Run,
+    /// The program has ended, tasks are stopped.
+    Cleanup,
+    /// Children leave before their parents.
+    Shutdown,
+    /// Gone.
+    Exit,
+}
+
+/// The cluster seen from rank 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The restart attempt.
+    pub attempt: u32,
+    /// The state of rank 0.
+    pub state: BrokerState,
+    /// Brokers planned.
+    pub size: u32,
+    /// Brokers needed to start.
+    pub min_size: u32,
+    /// Brokers connected, rank 0 included.
+    pub online: u32,
+    /// The connected ranks as an id set, `0-2,5`.
+    pub online_ranks: String,
+    /// Ranks that are connected but have been silent for too long.
+    pub torpid_ranks: String,
+    /// Planned ranks that are not connected; at most 32 are listed.
+    pub missing: Vec<Missing>,
+    /// Seconds until the bootstrap gives up; `None` once quorate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives_up_in_seconds: Option<u64>,
+    /// The program, once it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramStatus>,
+}
+
+/// A broker that should be there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Missing {
+    /// Its rank.
+    pub rank: u32,
+    /// Its pod as people call it, `worker-0-3`.
+    pub pod: String,
+    /// Seconds since it was last heard of; `None` if it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_seconds: Option<u64>,
+    /// What is known of why: `no contact`, `refused: attempt 0, now 1`, `lost: ...`.
+    pub why: String,
+}
+
+/// The running program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgramStatus {
+    /// Ranks; 1 for a command on the launcher.
+    pub tasks: u32,
+    /// Pods that have at least one of them.
+    pub pods: u32,
+    /// Tasks by pod as in [`crate::report::Placement::tasks_by_pod`].
+    pub tasks_by_pod: String,
+}

@@ -1,0 +1,1 @@
+//! Host lists, id sets and task maps: parse, print, set algebra.

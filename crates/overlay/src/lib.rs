@@ -1,0 +1,1 @@
+//! The broker overlay as a sans-IO state machine.

@@ -1,0 +1,1 @@
+//! From a validated MiniCluster to every object it becomes.
