@@ -1,3 +1,64 @@
-//! Entry point.
+//! Every chore of the workspace, as `cargo xtask CHORE`.
+//!
+//! Owns: what runs in continuous integration, how tests are grouped into tiers, the test tools that
+//! are downloaded, the benchmarks. Must not: hold anything that the products need, or depend on
+//! their crates (what a chore needs of them it runs as a program), so that it builds in seconds.
+#![forbid(unsafe_code)]
+// Chores talk to the person at the terminal or to the log of a continuous integration.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
-fn main() {}
+mod ci;
+mod deps;
+mod exec;
+mod lint;
+mod suite;
+mod tally;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Chores of the Quorate workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", disable_version_flag = true)]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Everything that continuous integration runs: all tiers, then a table and the count.
+    Ci,
+    /// One tier of tests.
+    Test {
+        /// Which tier.
+        tier: suite::Tier,
+    },
+    /// Format, clippy, docs and the structure of the workspace.
+    Lint,
+    /// Proves the direction of dependencies and the purity of the pure crates; lists long files.
+    Deps,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the chore found all in order.
+fn run(chore: &Chore) -> Result<bool> {
+    match chore {
+        Chore::Ci => ci::run(),
+        Chore::Test { tier } => ci::run_tiers(&[ci::Stage::Test(*tier)]),
+        Chore::Lint => ci::run_tiers(&[ci::Stage::Lint]),
+        Chore::Deps => deps::run(),
+    }
+}

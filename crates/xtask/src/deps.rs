@@ -1,0 +1,284 @@
+//! Proves the structure of the workspace: which room may know which, what pure crates never touch,
+//! where `unsafe` may stand, how long files may grow.
+
+use crate::workspace;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms and the rooms that each may name in its manifest. A room that is not listed here is
+/// refused, so that a new one is placed on purpose.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("quorate-hostlist", &[]),
+    ("quorate-pmi", &[]),
+    ("quorate-api", &[]),
+    ("quorate-contract", &["quorate-hostlist"]),
+    ("quorate-overlay", &["quorate-hostlist"]),
+    ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
+    ("quorate-agent", &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi"]),
+    ("quorate-cli", &["quorate-api", "quorate-contract", "quorate-hostlist", "quorate-plan"]),
+    ("xtask", &[]),
+];
+
+/// Rooms that do no I/O.
+const PURE: &[&str] = &[
+    "quorate-hostlist",
+    "quorate-contract",
+    "quorate-overlay",
+    "quorate-pmi",
+    "quorate-api",
+    "quorate-plan",
+];
+
+/// What no pure room may reach, directly or through others.
+const IMPURE: &[&str] =
+    &["tokio", "mio", "async-std", "hyper", "reqwest", "rustls", "kube-client", "nix", "getrandom"];
+
+/// What the agent may not reach: it never talks to Kubernetes.
+const NOT_IN_AGENT: &[&str] = &["kube", "kube-core", "kube-client", "k8s-openapi"];
+
+/// Where `unsafe` may stand, by path from the root.
+const UNSAFE_ROOMS: &[&str] = &[
+    "crates/agent/src/sys.rs",
+    "crates/agent/src/sys/",
+    "crates/cli/src/sandbox.rs",
+    "crates/cli/src/sandbox/",
+];
+
+/// No source file may be longer.
+const MOST_LINES: usize = 800;
+/// Files above this are listed, as the next to be divided.
+const MANY_LINES: usize = 500;
+
+/// Prints what is wrong and answers whether all is in order.
+pub(crate) fn run() -> Result<bool> {
+    let graph = Graph::read(&workspace::metadata()?)?;
+    let mut wrong = graph.directions();
+    wrong.extend(graph.reach(PURE, IMPURE));
+    wrong.extend(graph.reach(&["quorate-agent"], NOT_IN_AGENT));
+    let sources = sources(&workspace::root().join("crates"))?;
+    for path in &sources {
+        let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let name = path.strip_prefix(workspace::root()).unwrap_or(path).display().to_string();
+        wrong.extend(unsafe_code(&name, &text));
+        let lines = text.lines().count();
+        if lines > MOST_LINES {
+            wrong.push(format!("{name} has {lines} lines, at most {MOST_LINES} may be"));
+        } else if lines > MANY_LINES {
+            println!("note: {name} has {lines} lines; divide it before it reaches {MOST_LINES}");
+        }
+    }
+    for pure in PURE {
+        let root = format!("crates/{}/src/lib.rs", pure.trim_start_matches("quorate-"));
+        let text = fs::read_to_string(workspace::root().join(&root))
+            .with_context(|| format!("read {root}"))?;
+        if !text.contains("#![forbid(unsafe_code)]") {
+            wrong.push(format!("{root} must forbid unsafe_code"));
+        }
+    }
+    for line in &wrong {
+        println!("wrong: {line}");
+    }
+    if wrong.is_empty() {
+        println!(
+            "structure: {} rooms, {} source files, all in order",
+            graph.direct.len(),
+            sources.len()
+        );
+    }
+    Ok(wrong.is_empty())
+}
+
+/// The workspace's packages and what they depend on, build scripts included and tests left out.
+struct Graph {
+    /// Rooms by name: the names of their direct dependencies.
+    direct: BTreeMap<String, BTreeSet<String>>,
+    /// All packages by id: name and the ids of their dependencies.
+    all: BTreeMap<String, (String, Vec<String>)>,
+    /// The ids of the rooms by name.
+    ids: BTreeMap<String, String>,
+}
+
+impl Graph {
+    fn read(metadata: &Value) -> Result<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let mut names = BTreeMap::new();
+        for package in list(&metadata["packages"]) {
+            let id = text(&package["id"]).context("a package without an id")?;
+            names.insert(id, text(&package["name"]).context("a package without a name")?);
+        }
+        let mut all = BTreeMap::new();
+        for node in list(&metadata["resolve"]["nodes"]) {
+            let id = text(&node["id"]).context("a resolved package without an id")?;
+            let needed: Vec<String> = list(&node["deps"])
+                .iter()
+                .filter(|dep| list(&dep["dep_kinds"]).iter().any(|kind| kind["kind"] != "dev"))
+                .filter_map(|dep| text(&dep["pkg"]))
+                .collect();
+            all.insert(id.clone(), (names[&id].clone(), needed));
+        }
+        let mut direct = BTreeMap::new();
+        let mut ids = BTreeMap::new();
+        for member in list(&metadata["workspace_members"]).iter().filter_map(text) {
+            let (name, needed) = &all[&member];
+            let needed = needed.iter().map(|id| names[id].clone()).collect();
+            direct.insert(name.clone(), needed);
+            ids.insert(name.clone(), member);
+        }
+        Ok(Self { direct, all, ids })
+    }
+
+    /// Rooms that use rooms they may not.
+    fn directions(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (name, needed) in &self.direct {
+            let Some((_, allowed)) = MAY_USE.iter().find(|(room, _)| room == name) else {
+                wrong.push(format!("{name} has no place in the order of rooms (xtask deps)"));
+                continue;
+            };
+            for other in needed.iter().filter(|other| self.direct.contains_key(*other)) {
+                if !allowed.contains(&other.as_str()) {
+                    wrong.push(format!("{name} may not depend on {other}"));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Paths from one of `rooms` to one of `forbidden`, one line each.
+    fn reach(&self, rooms: &[&str], forbidden: &[&str]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for room in rooms {
+            let Some(start) = self.ids.get(*room) else { continue };
+            let mut seen = BTreeSet::new();
+            let mut todo = vec![(start.clone(), (*room).to_owned())];
+            while let Some((id, path)) = todo.pop() {
+                if !seen.insert(id.clone()) {
+                    continue;
+                }
+                let (name, needed) = &self.all[&id];
+                if forbidden.contains(&name.as_str()) {
+                    wrong.push(format!("{room} must not reach {name}: {path}"));
+                    continue;
+                }
+                for next in needed {
+                    todo.push((next.clone(), format!("{path} -> {}", self.all[next].0)));
+                }
+            }
+        }
+        wrong
+    }
+}
+
+/// Rust files below `folder`.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut todo = vec![folder.to_path_buf()];
+    while let Some(folder) = todo.pop() {
+        let entries =
+            fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))?;
+        for entry in entries {
+            let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
+            if path.is_dir() {
+                todo.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Lines that open the door to `unsafe` where it may not be.
+fn unsafe_code(name: &str, text: &str) -> Vec<String> {
+    if UNSAFE_ROOMS.iter().any(|room| name.starts_with(room)) {
+        return Vec::new();
+    }
+    let opens = |line: &str| {
+        let line = line.trim_start();
+        (line.starts_with("#[") || line.starts_with("#!["))
+            && (line.contains("expect(unsafe_code") || line.contains("allow(unsafe_code"))
+    };
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| opens(line))
+        .map(|(at, _)| format!("{name}:{}: unsafe code may not be allowed here", at + 1))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn graph(edges: &[(&str, &[(&str, Option<&str>)])], members: &[&str]) -> Graph {
+        let names: BTreeSet<&str> = edges
+            .iter()
+            .flat_map(|(name, needed)| needed.iter().map(|(n, _)| *n).chain(std::iter::once(*name)))
+            .collect();
+        let nodes: Vec<Value> = names
+            .iter()
+            .map(|name| {
+                let needed = edges.iter().find(|(n, _)| n == name).map_or(&[][..], |(_, d)| d);
+                let deps: Vec<Value> = needed
+                    .iter()
+                    .map(|(pkg, kind)| json!({"pkg": pkg, "dep_kinds": [{"kind": kind}]}))
+                    .collect();
+                json!({"id": name, "deps": deps})
+            })
+            .collect();
+        let packages: Vec<Value> =
+            names.iter().map(|name| json!({"id": name, "name": name})).collect();
+        Graph::read(&json!({
+            "packages": packages,
+            "resolve": {"nodes": nodes},
+            "workspace_members": members,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_room_that_looks_upwards_is_refused() {
+        let graph = graph(
+            &[("quorate-overlay", &[("quorate-pmi", None)])],
+            &["quorate-overlay", "quorate-pmi"],
+        );
+        assert_eq!(graph.directions(), ["quorate-overlay may not depend on quorate-pmi"]);
+    }
+
+    #[test]
+    fn an_unplaced_room_is_refused() {
+        let graph = graph(&[("quorate-new", &[])], &["quorate-new"]);
+        assert_eq!(graph.directions().len(), 1);
+    }
+
+    #[test]
+    fn impurity_is_found_through_others_but_not_in_tests() {
+        let edges: &[(&str, &[(&str, Option<&str>)])] = &[
+            ("quorate-overlay", &[("a", None), ("b", Some("dev"))]),
+            ("a", &[("tokio", None)]),
+            ("b", &[("hyper", None)]),
+        ];
+        let graph = graph(edges, &["quorate-overlay"]);
+        assert_eq!(
+            graph.reach(&["quorate-overlay"], IMPURE),
+            ["quorate-overlay must not reach tokio: quorate-overlay -> a -> tokio"]
+        );
+    }
+
+    #[test]
+    fn unsafe_is_for_two_rooms_only() {
+        let text = "fn a() {}\n    #[expect(unsafe_code, reason = \"x\")]\n";
+        assert!(unsafe_code("crates/agent/src/sys.rs", text).is_empty());
+        assert!(unsafe_code("crates/cli/src/sandbox/clone.rs", text).is_empty());
+        assert_eq!(
+            unsafe_code("crates/agent/src/broker.rs", text),
+            ["crates/agent/src/broker.rs:2: unsafe code may not be allowed here"]
+        );
+        assert!(unsafe_code("crates/api/src/lib.rs", "#![forbid(unsafe_code)]").is_empty());
+    }
+}

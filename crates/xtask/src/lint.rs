@@ -1,0 +1,46 @@
+//! The tier `lint`: what can be told without running the products.
+
+use crate::tally::{Clock, Tally};
+use crate::{deps, exec, workspace};
+use anyhow::Result;
+use std::process::Command;
+use std::time::Duration;
+
+/// A cold build of all dependencies on two cores fits.
+const LIMIT: Duration = Duration::from_mins(30);
+
+/// Format, clippy, docs, structure: one case each.
+pub(crate) fn run(clock: Clock) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut check = |name: &str, command: &mut Command| -> Result<()> {
+        clock.say(name);
+        let done = exec::capture(command, name, LIMIT)?;
+        if !done.success() {
+            println!("{}\n{name}: {}", done.output.trim_end(), done.how());
+        }
+        tally.case(done.success());
+        Ok(())
+    };
+    check("cargo fmt", workspace::cargo().args(["fmt", "--all", "--check"]))?;
+    check(
+        "cargo clippy",
+        workspace::cargo().args([
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    )?;
+    check(
+        "cargo doc",
+        workspace::cargo()
+            .args(["doc", "--locked", "--workspace", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    clock.say("structure");
+    tally.case(deps::run()?);
+    Ok(tally)
+}

@@ -1,0 +1,53 @@
+//! Where things are: the workspace, its build output, the cache of downloaded test tools.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The workspace's root.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders below the root")
+}
+
+/// Cargo's build output, `CARGO_TARGET_DIR` or `target`.
+pub(crate) fn target_dir() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// The cargo that runs this chore, in the workspace's root.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    // What cargo says of this package is not true of those that the chore builds.
+    for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PKG_NAME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// What `cargo metadata` says of the workspace, with the resolved dependencies.
+pub(crate) fn metadata() -> Result<Value> {
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .output()
+        .context("start cargo metadata")?;
+    anyhow::ensure!(
+        output.status.success(),
+        "cargo metadata failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    serde_json::from_slice(&output.stdout).context("read the output of cargo metadata")
+}
+
+/// Whether a continuous integration runs this (`CI=true`).
+pub(crate) fn in_ci() -> bool {
+    env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false" && value != "0")
+}
