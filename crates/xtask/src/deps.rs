@@ -215,7 +215,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn graph(edges: &[(&str, &[(&str, Option<&str>)])], members: &[&str]) -> Graph {
+    /// A package, what it depends on, and the kind of each dependency.
+    type Edges<'a> = &'a [(&'a str, &'a [(&'a str, Option<&'a str>)])];
+
+    fn graph(edges: Edges<'_>, members: &[&str]) -> Graph {
         let names: BTreeSet<&str> = edges
             .iter()
             .flat_map(|(name, needed)| needed.iter().map(|(n, _)| *n).chain(std::iter::once(*name)))
@@ -258,7 +261,7 @@ mod tests {
 
     #[test]
     fn impurity_is_found_through_others_but_not_in_tests() {
-        let edges: &[(&str, &[(&str, Option<&str>)])] = &[
+        let edges: Edges<'_> = &[
             ("quorate-overlay", &[("a", None), ("b", Some("dev"))]),
             ("a", &[("tokio", None)]),
             ("b", &[("hyper", None)]),
