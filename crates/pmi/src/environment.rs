@@ -1,0 +1,176 @@
+//! The variables by which ranks find their server, and those that must never reach them from
+//! outside. Owns names and values; the shell puts them into processes.
+
+use crate::layout::Layout;
+use std::net::SocketAddr;
+
+/// Which protocols a job's ranks are told about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offer {
+    /// All; every MPI picks its own.
+    #[default]
+    Auto,
+    /// PMI-1 alone.
+    Pmi1,
+    /// PMI-2 alone.
+    Pmi2,
+    /// PMIx alone.
+    Pmix,
+    /// None: ranks are on their own.
+    None,
+}
+
+impl Offer {
+    /// The words of the option `--mpi`, in the order of the variants.
+    pub const WORDS: [&'static str; 5] = ["auto", "pmi1", "pmi2", "pmix", "none"];
+
+    fn pmi(self) -> bool {
+        matches!(self, Self::Auto | Self::Pmi1 | Self::Pmi2)
+    }
+
+    fn pmix(self) -> bool {
+        matches!(self, Self::Auto | Self::Pmix)
+    }
+}
+
+/// Not one of [`Offer::WORDS`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{word:?} is not a way to start MPI; use auto, pmi1, pmi2, pmix or none")]
+pub struct UnknownOffer {
+    /// What was given.
+    pub word: String,
+}
+
+impl std::str::FromStr for Offer {
+    type Err = UnknownOffer;
+
+    fn from_str(word: &str) -> Result<Self, UnknownOffer> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "pmi1" => Ok(Self::Pmi1),
+            "pmi2" => Ok(Self::Pmi2),
+            "pmix" => Ok(Self::Pmix),
+            "none" => Ok(Self::None),
+            _ => Err(UnknownOffer { word: word.to_owned() }),
+        }
+    }
+}
+
+/// The ends that a rank can reach its server by. What is `None` is not offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transports {
+    /// Number of the rank's end of a socket pair, as it will be in the rank's process.
+    pub pmi_fd: Option<i32>,
+    /// Where PMI is served by TCP, for programs behind wrappers that close descriptors.
+    pub pmi_port: Option<SocketAddr>,
+    /// The port on 127.0.0.1 where PMIx is served.
+    pub pmix_port: Option<u16>,
+}
+
+impl Layout {
+    /// All variables of a local rank, to be put over an environment that went through
+    /// [`must_not_leak`]. Not for batch scripts.
+    pub fn environment(
+        &self,
+        rank: u32,
+        transports: &Transports,
+        offer: Offer,
+    ) -> Vec<(String, String)> {
+        let mut env = Vec::with_capacity(40);
+        let mut set = |name: &str, value: String| env.push((name.to_owned(), value));
+        let job = self.job();
+        let size = job.size().to_string();
+        let local_rank = job.local_rank_of(rank).unwrap_or_default().to_string();
+        let local_size = self.local_ranks().len().to_string();
+        // What mpirun of Open MPI and Hydra set, and wrapper scripts read.
+        set("OMPI_COMM_WORLD_RANK", rank.to_string());
+        set("OMPI_COMM_WORLD_SIZE", size.clone());
+        set("OMPI_COMM_WORLD_LOCAL_RANK", local_rank.clone());
+        set("OMPI_COMM_WORLD_LOCAL_SIZE", local_size.clone());
+        set("OMPI_COMM_WORLD_NODE_RANK", local_rank.clone());
+        set("MPI_LOCALRANKID", local_rank);
+        set("MPI_LOCALNRANKS", local_size);
+        if offer.pmi() {
+            set("PMI_RANK", rank.to_string());
+            set("PMI_SIZE", size);
+            set("PMI_SPAWNED", "0".into());
+            set("PMI_JOBID", job.namespace().to_owned());
+            if let Some(fd) = transports.pmi_fd {
+                set("PMI_FD", fd.to_string());
+            }
+            if let Some(address) = transports.pmi_port {
+                set("PMI_PORT", address.to_string());
+                set("PMI_ID", rank.to_string());
+            }
+            // MPICH 5 refuses to choose when it sees PMIx as well.
+            let version = if offer == Offer::Pmi2 { "2" } else { "1" };
+            set("MPIR_CVAR_PMI_VERSION", version.into());
+        }
+        if let Some(port) = transports.pmix_port.filter(|_| offer.pmix()) {
+            let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", self.node());
+            set("PMIX_NAMESPACE", job.namespace().to_owned());
+            set("PMIX_RANK", rank.to_string());
+            for name in PMIX_URIS {
+                set(name, uri.clone());
+            }
+            set("PMIX_SECURITY_MODE", "native".into());
+            set("PMIX_BFROP_BUFFER_TYPE", "PMIX_BFROP_BUFFER_NON_DESC".into());
+            // The store that needs no shared memory with the server.
+            set("PMIX_GDS_MODULE", "hash".into());
+            set("PMIX_HOSTNAME", self.host().to_owned());
+            set("PMIX_VERSION", "4.1.0".into());
+            set("PMIX_SERVER_TMPDIR", self.tmp_dir().to_owned());
+            set("PMIX_SYSTEM_TMPDIR", self.tmp_dir().to_owned());
+            // Open MPI 4 believes PMIx only when a known launcher is there; this name also turns
+            // its own binding off, and does no harm to a nested mpirun.
+            set("JSM_JSRUN_PORT", port.to_string());
+        }
+        env
+    }
+}
+
+/// The names under which client libraries of different age look for the server; the one they find
+/// first tells them which encoding the server speaks.
+const PMIX_URIS: [&str; 5] = [
+    "PMIX_SERVER_URI41",
+    "PMIX_SERVER_URI4",
+    "PMIX_SERVER_URI3",
+    "PMIX_SERVER_URI21",
+    "PMIX_SERVER_URI2",
+];
+
+/// Names that belong to one rank of one launch.
+const LAUNCH_NAMES: [&str; 9] = [
+    "MPIR_CVAR_PMI_VERSION",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    "HYDI_CONTROL_FD",
+    "OMPI_APP_CTX_NUM_PROCS",
+    "OMPI_FIRST_RANKS",
+    "OMPI_COMMAND",
+    "OMPI_ARGV",
+    "OMPI_FILE_LOCATION",
+];
+
+/// Families of such names.
+const LAUNCH_PREFIXES: [&str; 9] = [
+    "PMI_",
+    "PMI2_",
+    "PMIX_",
+    "JSM_",
+    "OMPI_COMM_WORLD_",
+    "OMPI_UNIVERSE_",
+    "OMPI_MCA_orte_ess_",
+    "OMPI_MCA_ess_base_",
+    "PRTE_MCA_ess_base_",
+];
+
+/// Tells whether a variable of an outer launch must be taken out of the environment before ranks or
+/// batch scripts are started: with it, they would take themselves for a rank of that launch. MCA
+/// parameters of users (`OMPI_MCA_btl`, `PMIX_MCA_...`) stay.
+pub fn must_not_leak(name: &str) -> bool {
+    if name.starts_with("PMIX_MCA_") {
+        return false;
+    }
+    LAUNCH_NAMES.contains(&name) || LAUNCH_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
