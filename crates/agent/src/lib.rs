@@ -1,1 +1,14 @@
-//! The in-pod binary: broker, launch, remote-shell stand-in.
+//! The in-pod binary `quorate-agent`: broker, launch, remote-shell stand-in.
+//!
+//! The shell around the pure crates: sockets, clocks, processes and files live here, decisions
+//! live in `quorate_overlay` and `quorate_pmi`. It never talks to Kubernetes.
+//!
+//! - [`broker`]: the overlay's member in this pod, and the handle that the rest of the agent uses;
+//! - [`local`]: the unix socket between the broker and the verbs typed in the pod;
+//! - [`settings`]: what the pod is told by files, environment and flags;
+//! - [`sys`]: the few Linux calls without a safe wrapper.
+
+pub mod broker;
+pub mod local;
+pub mod settings;
+pub mod sys;
