@@ -8,9 +8,13 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
+mod demo;
 mod deps;
+mod dist;
 mod exec;
+mod golden;
 mod lint;
+mod mpi;
 mod suite;
 mod tally;
 mod workspace;
@@ -29,6 +33,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Builds everything and runs a real MPI program over four pods of this machine.
+    Demo,
     /// Everything that continuous integration runs: all tiers, then a table and the count.
     Ci,
     /// One tier of tests.
@@ -40,6 +46,24 @@ enum Chore {
     Lint,
     /// Proves the direction of dependencies and the purity of the pure crates; lists long files.
     Deps,
+    /// Rewrites the golden files of the tests.
+    Golden,
+    /// Builds the shipped binaries into target/dist.
+    Dist,
+    /// The MPIs that the tests use.
+    Mpi {
+        #[command(subcommand)]
+        chore: MpiChore,
+    },
+}
+
+#[derive(Subcommand)]
+enum MpiChore {
+    /// Fetches MPIs into the cache and compiles the test programs with them.
+    Setup {
+        /// Which; all by default.
+        names: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -59,6 +83,16 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Ci => Ok(ci::run()),
         Chore::Test { tier } => Ok(ci::run_tiers(&[ci::Stage::Test(*tier)])),
         Chore::Lint => Ok(ci::run_tiers(&[ci::Stage::Lint])),
+        Chore::Demo => demo::run(),
+        Chore::Golden => golden::run(),
+        Chore::Dist => {
+            let dist = dist::build()?;
+            println!("{}\n{}", dist.quorate.display(), dist.agent.display());
+            Ok(true)
+        }
         Chore::Deps => deps::run(),
+        Chore::Mpi { chore: MpiChore::Setup { names } } => {
+            mpi::fetch::setup(names, tally::Clock::start())
+        }
     }
 }

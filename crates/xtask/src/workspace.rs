@@ -51,3 +51,16 @@ pub(crate) fn metadata() -> Result<Value> {
 pub(crate) fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false" && value != "0")
 }
+
+/// Where downloaded test tools are kept for every clone of this user: `QUORATE_CACHE`, else
+/// `quorate` in `XDG_CACHE_HOME` or `~/.cache`.
+pub(crate) fn cache_dir() -> PathBuf {
+    if let Some(dir) = env::var_os("QUORATE_CACHE").filter(|dir| !dir.is_empty()) {
+        return root().join(dir);
+    }
+    let base = match env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir),
+        None => env::home_dir().unwrap_or_else(env::temp_dir).join(".cache"),
+    };
+    base.join("quorate")
+}
