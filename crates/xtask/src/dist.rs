@@ -28,15 +28,13 @@ impl Dist {
 /// Builds both; quick when nothing changed.
 pub(crate) fn build() -> Result<Dist> {
     let target = host_target()?;
+    let flags = env::var("RUSTFLAGS").unwrap_or_default();
     // A target of its own, so that the flag does not reach build scripts and macros.
-    cargo_build(&["--package", "quorate-agent", "--bin", "quorate-agent", "--target", &target], {
-        let flags = env::var("RUSTFLAGS").unwrap_or_default();
-        &format!("{flags} -C target-feature=+crt-static")
-    })?;
     cargo_build(
-        &["--package", "quorate-cli", "--bin", "quorate"],
-        &env::var("RUSTFLAGS").unwrap_or_default(),
+        &["--package", "quorate-agent", "--bin", "quorate-agent", "--target", &target],
+        &format!("{flags} -C target-feature=+crt-static"),
     )?;
+    cargo_build(&["--package", "quorate-cli", "--bin", "quorate"], &flags)?;
     let built = workspace::target_dir();
     let folder = built.join("dist");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
