@@ -1,1 +1,3 @@
-//! The user binary: local clusters, validate, plan, doctor.
+//! The user binary `quorate`: local clusters, and looking at MiniClusters before they exist.
+
+pub mod sandbox;

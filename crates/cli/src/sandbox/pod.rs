@@ -1,0 +1,230 @@
+//! A pod's start: a process with namespaces of its own that builds its root, takes its address and
+//! executes the pod's command as PID 1.
+
+use super::network::{self, PodAddress};
+use super::root::{Identity, map_user};
+use super::sys::{self, Cloned};
+use super::{PodMount, SandboxError, filesystem};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sched::CloneFlags;
+use nix::unistd::Pid;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// The pod's root and network; `None` for a pod without a sandbox.
+#[derive(Clone, Debug)]
+pub struct PodRoot {
+    /// The host name.
+    pub host_name: String,
+    /// The address; the caller attaches it ([`super::ClusterNetwork::attach`]).
+    pub address: PodAddress,
+    /// All mounts, in order.
+    pub mounts: Vec<PodMount>,
+    /// Single files (source on this machine, target in the pod) bound over existing ones.
+    pub files: Vec<(PathBuf, PathBuf)>,
+    /// Bytes of `/dev/shm`; `None` leaves the kernel's default.
+    pub shm_size: Option<u64>,
+    /// The file of this machine that becomes the termination log.
+    pub termination_log: PathBuf,
+}
+
+/// A process to start.
+#[derive(Clone, Debug)]
+pub struct PodSandbox {
+    /// The pod's root; a plain process where there is none.
+    pub root: Option<PodRoot>,
+    /// The program (looked up in `PATH` unless it has a slash) and its arguments.
+    pub argv: Vec<String>,
+    /// Its whole environment.
+    pub env: Vec<(String, String)>,
+    /// Where it starts.
+    pub working_dir: PathBuf,
+}
+
+/// A started pod.
+#[derive(Debug)]
+pub struct PodProcess {
+    /// Its PID 1 in the caller's PID namespace.
+    pub pid: Pid,
+    /// A descriptor of it.
+    pub pidfd: OwnedFd,
+    go: Option<OwnedFd>,
+    /// Ends when the command runs; carries one line of text if it cannot.
+    pub outcome: File,
+}
+
+impl PodProcess {
+    /// Lets the pod go on to its command, once its link is there.
+    pub fn release(&mut self) {
+        if let Some(go) = self.go.take() {
+            // A pod that has died already is noticed by its exit.
+            let _ = nix::unistd::write(go, b"g");
+        }
+    }
+
+    /// What kept the command from starting; `None` when it runs. Call when `outcome` is readable.
+    pub fn failure(&mut self) -> Option<String> {
+        let mut text = String::new();
+        let _ = self.outcome.read_to_string(&mut text);
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Starts a pod. It waits for [`PodProcess::release`] before it executes its command. The caller
+/// must be single-threaded.
+pub fn spawn_pod(
+    identity: Identity,
+    pod: &PodSandbox,
+    stdio: [&OwnedFd; 3],
+) -> Result<PodProcess, SandboxError> {
+    let flags = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWUTS;
+    spawn(identity, pod, stdio, if pod.root.is_some() { flags } else { CloneFlags::empty() })
+}
+
+/// Starts a process that joins a pod's namespaces instead of making its own: `join` runs in the
+/// new process first. Used for what runs in a pod beside its command.
+pub fn spawn_process(
+    argv: &[String],
+    env: &[(String, String)],
+    working_dir: &std::path::Path,
+    stdio: [&OwnedFd; 3],
+) -> Result<PodProcess, SandboxError> {
+    let pod = PodSandbox {
+        root: None,
+        argv: argv.to_vec(),
+        env: env.to_vec(),
+        working_dir: working_dir.to_owned(),
+    };
+    let identity = Identity { uid: 0, gid: 0, user_namespace: false };
+    let mut process = spawn(identity, &pod, stdio, CloneFlags::empty())?;
+    process.release();
+    Ok(process)
+}
+
+fn spawn(
+    identity: Identity,
+    pod: &PodSandbox,
+    stdio: [&OwnedFd; 3],
+    flags: CloneFlags,
+) -> Result<PodProcess, SandboxError> {
+    let pipe = || {
+        nix::unistd::pipe2(OFlag::O_CLOEXEC)
+            .map_err(|source| SandboxError::Configure { doing: "make a pipe", source })
+    };
+    let (wait, go) = pipe()?;
+    let (outcome, tell) = pipe()?;
+    match sys::clone_process(flags).map_err(SandboxError::Clone)? {
+        Cloned::Parent(pid, pidfd) => {
+            Ok(PodProcess { pid, pidfd, go: Some(go), outcome: File::from(outcome) })
+        }
+        Cloned::Child => {
+            drop(go);
+            let Err(error) = run(identity, pod, stdio, &wait);
+            let mut text = error.to_string();
+            let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                text.push_str(": ");
+                text.push_str(&error.to_string());
+                cause = error.source();
+            }
+            let _ = nix::unistd::write(&tell, text.as_bytes());
+            let code = match error {
+                SandboxError::Exec { source: Errno::ENOENT, .. } => quorate_contract::exit::NOT_FOUND,
+                SandboxError::Exec { .. } => quorate_contract::exit::NOT_EXECUTABLE,
+                _ => quorate_contract::exit::INTERNAL,
+            };
+            sys::exit_now(code)
+        }
+    }
+}
+
+/// In the new process, up to its command.
+fn run(
+    identity: Identity,
+    pod: &PodSandbox,
+    stdio: [&OwnedFd; 3],
+    wait: &OwnedFd,
+) -> Result<std::convert::Infallible, SandboxError> {
+    let configure = |doing| move |source| SandboxError::Configure { doing, source };
+    let [input, output, error] = stdio.map(AsFd::as_fd);
+    nix::unistd::dup2_stdin(input).map_err(configure("connect standard input"))?;
+    nix::unistd::dup2_stdout(output).map_err(configure("connect standard output"))?;
+    nix::unistd::dup2_stderr(error).map_err(configure("connect standard error"))?;
+    nix::unistd::setsid().map_err(configure("start a session"))?;
+    if let Some(root) = &pod.root {
+        filesystem::build_root(&root.mounts, &root.files, root.shm_size, &root.termination_log)?;
+        nix::unistd::sethostname(&root.host_name).map_err(configure("set the host name"))?;
+    } else {
+        // Without a PID namespace nothing else ends this process when the keeper is killed.
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+            .map_err(configure("tie the pod to its keeper"))?;
+    }
+    let mut byte = [0];
+    match nix::unistd::read(wait, &mut byte) {
+        Ok(1) => {}
+        // The keeper gave this pod up.
+        _ => sys::exit_now(quorate_contract::exit::TERMINATED),
+    }
+    if let Some(root) = &pod.root {
+        network::configure_pod(root.address)?;
+        if identity.user_namespace {
+            nix::sched::unshare(CloneFlags::CLONE_NEWUSER)
+                .map_err(configure("map the user back"))?;
+            map_user(identity.uid, 0, identity.gid, 0)?;
+        }
+    }
+    execute(pod)
+}
+
+/// Replaces this process by the command.
+fn execute(pod: &PodSandbox) -> Result<std::convert::Infallible, SandboxError> {
+    nix::unistd::chdir(&pod.working_dir)
+        .map_err(|source| SandboxError::WorkingDir { path: pod.working_dir.clone(), source })?;
+    let program = pod.argv.first().cloned().unwrap_or_default();
+    let failed = |source| SandboxError::Exec { program: program.clone(), source };
+    let text = |text: &str| CString::new(text).map_err(|_| failed(Errno::EINVAL));
+    let argv: Vec<CString> = pod.argv.iter().map(|a| text(a)).collect::<Result<_, _>>()?;
+    let env: Vec<CString> =
+        pod.env.iter().map(|(k, v)| text(&format!("{k}={v}"))).collect::<Result<_, _>>()?;
+    sys::default_signals();
+    sys::close_on_exec_all();
+    let mut result = Errno::ENOENT;
+    for path in candidates(&program, &pod.env) {
+        let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { continue };
+        let Err(errno) = nix::unistd::execve(&path, &argv, &env);
+        if errno != Errno::ENOENT && errno != Errno::ENOTDIR {
+            result = errno;
+        }
+    }
+    Err(failed(result))
+}
+
+/// Where a program may be, as execvp(3) looks for it.
+fn candidates(program: &str, env: &[(String, String)]) -> Vec<PathBuf> {
+    if program.contains('/') {
+        return vec![PathBuf::from(program)];
+    }
+    let path = env.iter().rev().find(|(k, _)| k == "PATH").map_or("/usr/bin:/bin", |(_, v)| v);
+    std::env::split_paths(path).map(|dir| dir.join(program)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_up_in_the_last_path_of_the_environment() {
+        let env = vec![("PATH".into(), "/a".into()), ("PATH".into(), "/b:/c".into())];
+        assert_eq!(candidates("x", &env), [PathBuf::from("/b/x"), PathBuf::from("/c/x")]);
+        assert_eq!(candidates("./x", &env), [PathBuf::from("./x")]);
+    }
+}
