@@ -4,11 +4,19 @@
 //! live in `quorate_overlay` and `quorate_pmi`. It never talks to Kubernetes.
 //!
 //! - [`broker`]: the overlay's member in this pod, and the handle that the rest of the agent uses;
+//! - [`launch`]: parallel jobs;
+//! - [`rsh`], [`hosts`]: unmodified launchers in batch scripts;
 //! - [`local`]: the unix socket between the broker and the verbs typed in the pod;
 //! - [`settings`]: what the pod is told by files, environment and flags;
 //! - [`sys`]: the few Linux calls without a safe wrapper.
 
 pub mod broker;
+pub mod hosts;
+pub mod launch;
 pub mod local;
+pub mod rsh;
 pub mod settings;
 pub mod sys;
+
+#[cfg(test)]
+mod testing;

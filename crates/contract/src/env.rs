@@ -24,5 +24,11 @@ pub const BROKER_RANK: &str = "QUORATE_BROKER_RANK";
 pub const CLUSTER: &str = "QUORATE_CLUSTER";
 /// Set by the agent for launched tasks: the job they belong to.
 pub const JOB_ID: &str = "QUORATE_JOB_ID";
+/// Set by the agent for launched tasks: the task's rank in its job.
+pub const TASK_RANK: &str = "QUORATE_TASK_RANK";
+/// Set by the agent for launched tasks: tasks of the job.
+pub const TASK_COUNT: &str = "QUORATE_TASK_COUNT";
+/// Set by the agent for launched tasks: the task's number on its broker.
+pub const TASK_LOCAL_RANK: &str = "QUORATE_TASK_LOCAL_RANK";
 /// The log filter, as in `RUST_LOG`.
 pub const LOG: &str = "QUORATE_LOG";

@@ -1,0 +1,12 @@
+//! Starting the tasks of parallel jobs: where they go, what they are bound to, what they see,
+//! what becomes of their output, and how their ends become one exit code.
+//!
+//! Decisions are pure functions in their own modules; `spawn`, `records` and `sweep` touch
+//! processes and files.
+
+pub mod affinity;
+pub mod environment;
+pub mod outcome;
+pub mod place;
+pub mod stdio;
+pub mod text;

@@ -1,0 +1,63 @@
+use super::*;
+
+fn variables(pairs: &[(&str, &str)]) -> Variables {
+    pairs.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect()
+}
+
+#[test]
+fn changes_travel_and_each_pod_keeps_its_own() {
+    let here = variables(&[("POD_IP", "10.0.0.1"), ("PATH", "/bin"), ("GONE", "1")]);
+    let user = variables(&[("POD_IP", "10.0.0.1"), ("PATH", "/opt/bin:/bin"), ("NEW", "x")]);
+    let difference = Difference::between(&here, &user);
+    let there = variables(&[("POD_IP", "10.0.0.2"), ("PATH", "/bin"), ("GONE", "1")]);
+    assert_eq!(
+        difference.over(&there),
+        variables(&[("POD_IP", "10.0.0.2"), ("PATH", "/opt/bin:/bin"), ("NEW", "x")])
+    );
+}
+
+#[test]
+fn a_launch_inside_a_launch_does_not_see_the_outer_one() {
+    let pod = variables(&[]);
+    let user = variables(&[
+        ("PMI_FD", "7"),
+        ("PMIX_RANK", "1"),
+        ("JSM_JSRUN_PORT", "1"),
+        ("OMPI_COMM_WORLD_RANK", "3"),
+        ("QUORATE_BROKER_RANK", "2"),
+        ("HOSTNAME", "a"),
+        ("OMPI_MCA_btl", "tcp,self"),
+    ]);
+    let difference = Difference::between(&pod, &user);
+    assert_eq!(difference.over(&pod), variables(&[("OMPI_MCA_btl", "tcp,self")]));
+    assert_eq!(Difference::default().over(&user).get(OsStr::new("PMI_FD")), None);
+}
+
+#[test]
+fn rules_set_take_and_remove() {
+    let user = variables(&[("HOME", "/home/a")]);
+    let mut difference = Difference::adding(&[("A".into(), "1".into()), ("B".into(), "1".into())]);
+    for rule in ["A=2=3", "HOME", "-B", "-C", "MISSING"] {
+        difference.rule(rule, &user);
+    }
+    let there = difference.over(&variables(&[("C", "x"), ("D", "y")]));
+    assert_eq!(there, variables(&[("A", "2=3"), ("HOME", "/home/a"), ("D", "y")]));
+}
+
+#[test]
+fn what_the_user_set_for_mpi_wins() {
+    let standing = Standing {
+        job: "1",
+        rank: 5,
+        size: 8,
+        local_rank: 1,
+        cpus_per_task: Some(2),
+        crowded: true,
+    };
+    let mut all = variables(&[("OMPI_MCA_mpi_yield_when_idle", "0")]);
+    task(&standing, &mut all);
+    assert_eq!(all[OsStr::new("OMPI_MCA_mpi_yield_when_idle")], "0");
+    assert_eq!(all[OsStr::new("OMP_NUM_THREADS")], "2");
+    assert_eq!(all[OsStr::new("QUORATE_TASK_RANK")], "5");
+    assert_eq!(all[OsStr::new("QUORATE_TASK_LOCAL_RANK")], "1");
+}

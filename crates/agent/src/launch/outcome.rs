@@ -1,0 +1,376 @@
+//! How a parallel job ended: its exit code, the reason and the first failing rank.
+//!
+//! Owns: the rules of `docs/spec/exit-codes.md` for jobs. Pure: ends of tasks in, a verdict after
+//! each of them and one outcome out. It must not signal anybody: the job's leader does.
+
+use quorate_contract::report::{Failure, Reason};
+use quorate_contract::{Report, exit};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// How long other ranks may still end by themselves after one ended with a code: ranks that fail
+/// together should all be counted, since the highest code is the job's.
+pub const LINGER: Duration = Duration::from_millis(100);
+
+/// How one task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TaskEnd {
+    /// It exited by itself.
+    Exited(i32),
+    /// A signal ended it.
+    Signaled(i32),
+    /// The program is not on that pod.
+    NotFound(String),
+    /// The program is there but cannot be executed; with the reason.
+    NotExecutable(String),
+    /// It could not be started for another reason.
+    NotStarted(String),
+}
+
+/// Where a task stood with its process-management server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Session {
+    /// It never initialized: no MPI program, as far as we can see.
+    #[default]
+    None,
+    /// It initialized and did not finalize.
+    Open,
+    /// It finalized.
+    Closed,
+}
+
+/// The end of a task as its broker reports it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// The task's rank.
+    pub rank: u32,
+    /// How it ended.
+    pub end: TaskEnd,
+    /// Where it stood with MPI.
+    #[serde(default)]
+    pub session: Session,
+    /// Whether the broker had sent it a signal to end before it ended: its code then says nothing.
+    #[serde(default)]
+    pub stopped: bool,
+    /// Its last lines of output; only of a task that failed.
+    #[serde(default)]
+    pub log_tail: Vec<String>,
+}
+
+/// What the leader has to do after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: the job goes on.
+    Continue,
+    /// End all other tasks, after this time.
+    End(Duration),
+}
+
+/// Why a job is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cancel {
+    /// The user interrupted it, with the signal that was sent.
+    Signal(i32),
+    /// The client that started it is gone.
+    ClientGone,
+    /// The reader of its output is gone, as when `head` has seen enough.
+    OutputClosed,
+    /// The cluster shuts down.
+    Shutdown,
+}
+
+/// Collects the ends of a job's tasks.
+#[derive(Debug)]
+pub struct Judge {
+    tasks: u32,
+    no_kill: bool,
+    ended: u32,
+    code: i32,
+    abort: Option<i32>,
+    lost: bool,
+    cancel: Option<Cancel>,
+    first: Option<First>,
+}
+
+#[derive(Debug)]
+struct First {
+    reason: Reason,
+    text: String,
+    failure: Failure,
+    /// Tasks that still ran when it happened.
+    others: u32,
+}
+
+/// How the job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The job's exit code.
+    pub exit_code: i32,
+    /// The machine's word for it.
+    pub reason: Reason,
+    /// One sentence for people; empty when all went well.
+    pub message: String,
+    /// The first failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+impl Outcome {
+    /// Success.
+    pub fn completed() -> Self {
+        Self {
+            exit_code: exit::OK,
+            reason: Reason::Completed,
+            message: String::new(),
+            failure: None,
+        }
+    }
+
+    /// A refusal or failure without a failing task.
+    pub fn failed(exit_code: i32, reason: Reason, message: impl Into<String>) -> Self {
+        Self { exit_code, reason, message: message.into(), failure: None }
+    }
+
+    /// The report that carries this outcome.
+    pub fn into_report(self) -> Report {
+        let message = if self.message.is_empty() {
+            "the program ended with code 0".to_string()
+        } else {
+            self.message
+        };
+        let mut report = Report::new(self.exit_code, self.reason, message);
+        report.failure = self.failure;
+        report
+    }
+}
+
+impl Judge {
+    /// A job of so many tasks. With `no_kill` a failing task leaves the others alone.
+    pub fn new(tasks: u32, no_kill: bool) -> Self {
+        Self {
+            tasks,
+            no_kill,
+            ended: 0,
+            code: 0,
+            abort: None,
+            lost: false,
+            cancel: None,
+            first: None,
+        }
+    }
+
+    /// A task ended on `broker`, which people call `pod`.
+    pub fn task_ended(&mut self, task: &Ended, broker: u32, pod: &str) -> Verdict {
+        self.ended += 1;
+        let (code, reason, what) = judge(task);
+        if code == 0 || task.stopped {
+            return Verdict::Continue;
+        }
+        self.code = self.code.max(code);
+        let signal = match task.end {
+            TaskEnd::Signaled(signal) => Some(signal),
+            _ => None,
+        };
+        self.fail(First {
+            reason,
+            text: format!("rank {} on {pod} {what}", task.rank),
+            failure: Failure {
+                rank: Some(task.rank),
+                broker: Some(broker),
+                pod: Some(pod.to_string()),
+                node: None,
+                exit_code: Some(code),
+                signal,
+                log_tail: task.log_tail.clone(),
+            },
+            others: 0,
+        });
+        if self.no_kill && !matches!(task.session, Session::Open) {
+            return Verdict::Continue;
+        }
+        match task.end {
+            TaskEnd::Exited(_) => Verdict::End(LINGER),
+            _ => Verdict::End(Duration::ZERO),
+        }
+    }
+
+    /// A task called MPI_Abort.
+    pub fn aborted(&mut self, rank: u32, broker: u32, pod: &str, code: i32) -> Verdict {
+        // An aborted program is never a success, whatever number it gave.
+        let code = match code & 0xff {
+            0 => exit::FAILED,
+            code => code,
+        };
+        if self.abort.is_none() {
+            self.abort = Some(code);
+            // The abort is the cause; a failure seen a moment earlier was its echo or its reason,
+            // and MPI's own code wins.
+            self.first = None;
+            self.fail(First {
+                reason: Reason::Aborted,
+                text: format!("rank {rank} on {pod} called MPI_Abort with code {code}"),
+                failure: Failure {
+                    rank: Some(rank),
+                    broker: Some(broker),
+                    pod: Some(pod.to_string()),
+                    exit_code: Some(code),
+                    ..Failure::default()
+                },
+                others: 0,
+            });
+        }
+        Verdict::End(Duration::ZERO)
+    }
+
+    /// A broker with tasks of this job is gone, and `tasks` of them with it.
+    pub fn broker_lost(&mut self, broker: u32, pod: &str, tasks: u32, why: &str) -> Verdict {
+        self.ended += tasks;
+        self.lost = true;
+        self.fail(First {
+            reason: Reason::BrokerLost,
+            text: format!("{pod} was lost ({why})"),
+            failure: Failure {
+                broker: Some(broker),
+                pod: Some(pod.to_string()),
+                ..Failure::default()
+            },
+            others: 0,
+        });
+        Verdict::End(Duration::ZERO)
+    }
+
+    /// The job is ended from outside.
+    pub fn canceled(&mut self, cancel: Cancel) -> Verdict {
+        self.cancel.get_or_insert(cancel);
+        Verdict::End(Duration::ZERO)
+    }
+
+    /// Whether every task's end is known.
+    pub fn done(&self) -> bool {
+        self.ended >= self.tasks
+    }
+
+    /// The outcome, after `elapsed`.
+    pub fn outcome(self, elapsed: Duration) -> Outcome {
+        if let Some(cancel) = self.cancel.filter(|_| self.abort.is_none()) {
+            let (code, reason, message) = match cancel {
+                Cancel::Signal(signal) => (
+                    self.code.max(exit::signaled(signal)),
+                    Reason::Canceled,
+                    format!("interrupted with signal {signal} ({})", signal_text(signal)),
+                ),
+                Cancel::ClientGone => (
+                    exit::signaled(libc::SIGHUP),
+                    Reason::Canceled,
+                    "the client that started the job is gone".to_string(),
+                ),
+                Cancel::OutputClosed => (
+                    exit::signaled(libc::SIGPIPE),
+                    Reason::Canceled,
+                    "the reader of the output is gone".to_string(),
+                ),
+                Cancel::Shutdown => (
+                    exit::TERMINATED,
+                    Reason::Terminated,
+                    "the cluster was told to stop".to_string(),
+                ),
+            };
+            return Outcome::failed(code, reason, message);
+        }
+        let Some(first) = self.first else {
+            return Outcome::completed();
+        };
+        let exit_code = match (self.abort, self.lost) {
+            (Some(code), _) => code,
+            (None, true) if first.reason == Reason::BrokerLost => exit::BROKER_LOST,
+            _ => self.code,
+        };
+        let mut message = format!("{} after {}", first.text, seconds(elapsed));
+        if first.others > 0 && !(self.no_kill && self.abort.is_none() && !self.lost) {
+            let ranks = if first.others == 1 { "rank was" } else { "ranks were" };
+            let others = first.others;
+            message = format!("{message}; the other {others} {ranks} stopped");
+        }
+        Outcome { exit_code, reason: first.reason, message, failure: Some(first.failure) }
+    }
+
+    fn fail(&mut self, mut first: First) {
+        if self.first.is_none() {
+            first.others = self.tasks.saturating_sub(self.ended.max(1));
+            self.first = Some(first);
+        }
+    }
+}
+
+/// Code, reason and words of a task's end; code 0 is success.
+fn judge(task: &Ended) -> (i32, Reason, String) {
+    match &task.end {
+        TaskEnd::Exited(0) if task.session == Session::Open => (
+            exit::FAILED,
+            Reason::NotFinalized,
+            "ended with code 0 without finalizing MPI".to_string(),
+        ),
+        TaskEnd::Exited(code) => (*code, Reason::ProgramFailed, format!("ended with code {code}")),
+        TaskEnd::Signaled(signal) => (
+            exit::signaled(*signal),
+            Reason::Signaled,
+            format!("was ended by signal {signal} ({})", signal_text(*signal)),
+        ),
+        TaskEnd::NotFound(program) => (
+            exit::NOT_FOUND,
+            Reason::CommandNotFound,
+            format!("was not started: there is no command {program}"),
+        ),
+        TaskEnd::NotExecutable(why) => {
+            (exit::NOT_EXECUTABLE, Reason::NotExecutable, format!("was not started: {why}"))
+        }
+        TaskEnd::NotStarted(why) => {
+            (exit::FAILED, Reason::Environment, format!("was not started: {why}"))
+        }
+    }
+}
+
+/// What a signal means to people, as strsignal(3) says it.
+pub fn signal_text(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => "hangup",
+        libc::SIGINT => "interrupt",
+        libc::SIGQUIT => "quit",
+        libc::SIGILL => "illegal instruction",
+        libc::SIGTRAP => "trace trap",
+        libc::SIGABRT => "aborted",
+        libc::SIGBUS => "bus error",
+        libc::SIGFPE => "floating point exception",
+        libc::SIGKILL => "killed",
+        libc::SIGUSR1 => "user signal 1",
+        libc::SIGSEGV => "segmentation fault",
+        libc::SIGUSR2 => "user signal 2",
+        libc::SIGPIPE => "broken pipe",
+        libc::SIGALRM => "alarm clock",
+        libc::SIGTERM => "terminated",
+        libc::SIGXCPU => "CPU time limit",
+        libc::SIGXFSZ => "file size limit",
+        libc::SIGSYS => "bad system call",
+        _ => "signal",
+    }
+}
+
+/// A time as people say it: 0.31 s, 12.4 s, 3m10s.
+fn seconds(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 10.0 {
+        format!("{seconds:.2} s")
+    } else if seconds < 60.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{}m{:02}s", time.as_secs() / 60, time.as_secs() % 60)
+    }
+}
