@@ -2,7 +2,7 @@
 
 use crate::suite::{self, Suite, Tier};
 use crate::tally::{Clock, Row, Tally, closing};
-use crate::{lint, workspace};
+use crate::{dist, lint, mpi, workspace};
 use anyhow::Result;
 
 /// A part of a run, one line of the table.
@@ -47,6 +47,7 @@ pub(crate) fn run_tiers(stages: &[Stage]) -> bool {
         clock.say(format!("== {}", stage.name()));
         let outcome = match stage {
             Stage::Lint => lint::run(clock),
+            Stage::Test(Tier::Mpi) => mpi_programs(clock),
             Stage::Test(tier) => tests(&mut suite, *tier, clock),
         };
         let tally = outcome.unwrap_or_else(|error| {
@@ -72,4 +73,13 @@ fn tests(suite: &mut Option<Suite>, tier: Tier, clock: Clock) -> Result<Tally> {
     }
     let suite = suite.as_ref().expect("the suite was built above");
     suite.run(tier, clock)
+}
+
+/// Real MPI programs need the shipped binaries.
+fn mpi_programs(clock: Clock) -> Result<Tally> {
+    clock.say("building quorate and its agent (release)");
+    let dist = dist::build()?;
+    let mut tally = mpi::cases::run(&dist, clock)?;
+    tally.add(mpi::matrix::run(&dist, &[], clock)?);
+    Ok(tally)
 }

@@ -139,8 +139,15 @@ mod tests {
         .unwrap();
         assert!(done.status.is_none());
         let pid = done.output.trim();
-        // A killed orphan may still be a zombie until init reaps it.
-        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        // It is killed, but dies at its own pace, and is a zombie until init reaps it.
+        let gone = || {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            state.is_empty() || state.contains(") Z ")
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !gone() {
+            assert!(Instant::now() < deadline, "process {pid} is still there");
+            thread::yield_now();
+        }
     }
 }

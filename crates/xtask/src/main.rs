@@ -64,6 +64,11 @@ enum MpiChore {
         /// Which; all by default.
         names: Vec<String>,
     },
+    /// Runs the matrix of the tier `mpi` alone.
+    Matrix {
+        /// Which MPIs; all by default.
+        names: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -93,6 +98,10 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Deps => deps::run(),
         Chore::Mpi { chore: MpiChore::Setup { names } } => {
             mpi::fetch::setup(names, tally::Clock::start())
+        }
+        Chore::Mpi { chore: MpiChore::Matrix { names } } => {
+            let tally = mpi::matrix::run(&dist::build()?, names, tally::Clock::start())?;
+            Ok(tally.failed == 0)
         }
     }
 }

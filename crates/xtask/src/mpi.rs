@@ -4,7 +4,9 @@
 //! Wheels of the Python package index carry compilers, launchers and libraries of many versions
 //! side by side, and need no root; the distribution's own Open MPI comes by its packages.
 
+pub(crate) mod cases;
 pub(crate) mod fetch;
+pub(crate) mod matrix;
 pub(crate) mod programs;
 
 use crate::workspace;

@@ -22,6 +22,8 @@ pub(crate) enum Tier {
     Sim,
     /// Real processes on this machine: brokers on loopback, local clusters.
     Local,
+    /// Real MPI programs over local clusters, and the examples.
+    Mpi,
 }
 
 impl Tier {
@@ -30,6 +32,7 @@ impl Tier {
             Self::Unit => "unit",
             Self::Sim => "sim",
             Self::Local => "local",
+            Self::Mpi => "mpi",
         }
     }
 }
