@@ -7,6 +7,7 @@
 // Chores talk to the person at the terminal or to the log of a continuous integration.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bench;
 mod ci;
 mod demo;
 mod deps;
@@ -21,6 +22,7 @@ mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Chores of the Quorate workspace.
@@ -46,6 +48,17 @@ enum Chore {
     Lint,
     /// Proves the direction of dependencies and the purity of the pure crates; lists long files.
     Deps,
+    /// Benchmarks of the shipped binaries, beside their peers in the same run.
+    Bench {
+        /// One of bringup, launch, mpi, rsh, fence, local; all by default.
+        name: Option<String>,
+        /// Writes all figures to this file as well.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Times commands inside a cluster, for `bench`.
+    #[command(hide = true)]
+    TimeRounds { spec: PathBuf, results: PathBuf },
     /// Rewrites the golden files of the tests.
     Golden,
     /// Builds the shipped binaries into target/dist.
@@ -89,6 +102,8 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Test { tier } => Ok(ci::run_tiers(&[ci::Stage::Test(*tier)])),
         Chore::Lint => Ok(ci::run_tiers(&[ci::Stage::Lint])),
         Chore::Demo => demo::run(),
+        Chore::Bench { name, json } => bench::run(name.as_deref(), json.as_deref()),
+        Chore::TimeRounds { spec, results } => bench::run_inside(spec, results),
         Chore::Golden => golden::run(),
         Chore::Dist => {
             let dist = dist::build()?;
