@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-hostlist", &[]),
     ("quorate-pmi", &[]),
     ("quorate-api", &[]),
-    ("quorate-contract", &["quorate-hostlist"]),
+    ("quorate-contract", &[]),
     ("quorate-overlay", &["quorate-hostlist"]),
     ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
     ("quorate-agent", &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi"]),
