@@ -23,3 +23,5 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
 pub const TERMINATION_LIMIT: usize = 4096;
 /// The TCP port of brokers unless the MiniCluster names another.
 pub const DEFAULT_PORT: u16 = 8117;
+/// The agent in its own image; `install` copies it from there to [`BIN_DIR`].
+pub const IMAGE_AGENT: &str = "/quorate-agent";

@@ -1,0 +1,329 @@
+//! The MiniCluster: every field with its meaning and default.
+//!
+//! A field is here when its behaviour works, never before. Integers are signed because the schema
+//! dialect of Kubernetes has no unsigned formats; `crate::validate` turns them into the types that
+//! the plan takes.
+
+use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec, ResourceRequirements};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{CustomResource, CustomResourceExt, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use crate::status::MiniClusterStatus;
+use crate::template::schema as template_schema;
+
+/// The API group.
+pub const GROUP: &str = "quorate.dev";
+/// The only version so far.
+pub const VERSION: &str = "v1alpha1";
+/// Group and version as they stand in `apiVersion`.
+pub const API_VERSION: &str = "quorate.dev/v1alpha1";
+/// The kind.
+pub const KIND: &str = "MiniCluster";
+/// The most brokers that one cluster may have: one worker group fills one Indexed Job, whose
+/// parallelism Kubernetes limits to this with per-index back-off (KEP-3850).
+pub const MAX_SIZE: i32 = 100_000;
+
+/// A cluster of pods that runs one parallel program, or stays up for people to use.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "quorate.dev",
+    version = "v1alpha1",
+    kind = "MiniCluster",
+    namespaced,
+    shortname = "mc",
+    category = "all",
+    status = "MiniClusterStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "A cluster of pods that runs one parallel program, or stays up for people to use.",
+    scale(
+        spec_replicas_path = ".spec.size",
+        status_replicas_path = ".status.size",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".status.size"),
+    printcolumn(name = "Online", type_ = "integer", json_path = ".status.online"),
+    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MiniClusterSpec {
+    /// Brokers, one per pod, the launcher included. Default: 1, or 1 + the sizes of `groups`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<i32>,
+    /// Brokers that must be connected before the program starts. Default: `size`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_size: Option<i32>,
+    /// The largest size that the cluster may grow to; names, ranks and ports are fixed up to here.
+    /// The last group grows. Default: `size`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<i32>,
+
+    /// The image of the main container of all pods. Not needed on one machine, where programs come
+    /// from its file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Short for `program.command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Arguments after `command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Variables of the main container of all pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "template_schema::env")]
+    pub env: Vec<EnvVar>,
+    /// Resources of the main container of all pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "template_schema::resources")]
+    pub resources: Option<ResourceRequirements>,
+    /// The directory that the program starts in. Default: the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// A whole pod template for all pods. The main container is the one named `main`, else the
+    /// first. `image`, `env`, `resources` and `workingDir` are laid over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "template_schema::pod_template")]
+    pub template: Option<PodTemplateSpec>,
+
+    /// What is different about the launcher, the pod of rank 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<Launcher>,
+    /// Worker groups; together they are one cluster and one MPI world. Default: one group named
+    /// `worker` of `size` - 1 pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
+    /// Tasks that each broker takes unless launcher or group say otherwise. Default: as many as the
+    /// CPUs that a pod really has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<i32>,
+
+    /// What the cluster is for. Default: `command` and `args`; without those the cluster stays up
+    /// until it is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
+    /// Host files and variables for MPI's own launchers.
+    #[serde(default)]
+    pub mpi: Mpi,
+    /// How brokers find each other.
+    #[serde(default)]
+    pub bootstrap: Bootstrap,
+    /// What happens when something fails.
+    #[serde(default)]
+    pub failure_policy: FailurePolicy,
+    /// Names and reach of the pods. Host networking is `template.spec.hostNetwork`.
+    #[serde(default)]
+    pub network: Network,
+
+    /// True keeps the pods away until it is false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    /// Seconds after its end until the JobSet and its pods are deleted. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds_after_finished: Option<i32>,
+    /// Seconds that one attempt may take from the start of the launcher's Job. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<i64>,
+}
+
+/// What is different about the launcher.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Launcher {
+    /// Tasks that the launcher takes; 0 keeps it free of tasks, as `mpirun` launchers are.
+    /// Default: `spec.slots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<i32>,
+    /// Laid over `spec.template`: lists with keys are merged by key, tolerations are added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "template_schema::overlay")]
+    pub template: Option<PodTemplateSpec>,
+}
+
+/// A group of workers.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Group {
+    /// A DNS label; part of the pods' names.
+    pub name: String,
+    /// Pods of the group.
+    #[serde(default = "one")]
+    pub size: i32,
+    /// Tasks that each broker of the group takes. Default: `spec.slots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<i32>,
+    /// Laid over `spec.template`: lists with keys are merged by key, tolerations are added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "template_schema::overlay")]
+    pub template: Option<PodTemplateSpec>,
+}
+
+/// What the cluster is for: one of `command` or `parallel`.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Program {
+    /// Run once on the launcher, for example a script that calls `mpirun`. An argument list, never
+    /// a shell line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Arguments after `command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Launched by the brokers on all pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<Parallel>,
+}
+
+/// A parallel program.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Parallel {
+    /// The program of each rank. An argument list, never a shell line.
+    pub command: Vec<String>,
+    /// Arguments after `command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Ranks in all. Default: one per slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<i32>,
+    /// Ranks on each pod that takes tasks. Default: slots decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks_per_node: Option<i32>,
+    /// CPUs that each rank is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_per_task: Option<i32>,
+    /// Allows more ranks than slots.
+    #[serde(default)]
+    pub oversubscribe: bool,
+    /// Prefixes each output line with the rank that wrote it.
+    #[serde(default, rename = "labelIO")]
+    pub label_io: bool,
+    /// Variables of each rank, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<Variable>,
+    /// The directory that ranks start in. Default: the main container's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+}
+
+/// A variable with a plain value.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variable {
+    /// The name.
+    pub name: String,
+    /// The value; taken as it is.
+    #[serde(default)]
+    pub value: String,
+}
+
+/// Host files and variables for MPI's own launchers.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Mpi {
+    /// Whose format and variables batch scripts get; `auto` sets all families at once.
+    #[serde(default)]
+    pub flavor: Flavor,
+}
+
+/// A family of MPI implementations.
+#[derive(
+    schemars::JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize,
+)]
+pub enum Flavor {
+    /// All families at once.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// Open MPI 4 and 5.
+    OpenMPI,
+    /// MPICH and its relatives with Hydra.
+    MPICH,
+    /// Intel MPI.
+    Intel,
+}
+
+/// How brokers find each other, and how long they try.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Bootstrap {
+    /// Children of an inner broker in the tree; 0 lets the agent choose from the size.
+    #[serde(default)]
+    pub fanout: i32,
+    /// The TCP port that brokers listen on; with host networking rank r listens on `port` + r.
+    #[serde(default = "default_port")]
+    pub port: i32,
+    /// Seconds until a cluster without quorum fails with a table of who is missing.
+    #[serde(default = "default_timeout")]
+    pub timeout_seconds: i32,
+    /// Seconds that a broker cut off from rank 0 goes on before it stops its tasks and leaves.
+    #[serde(default = "default_orphan_timeout")]
+    pub orphan_timeout_seconds: i32,
+}
+
+impl Default for Bootstrap {
+    fn default() -> Self {
+        Self {
+            fanout: 0,
+            port: default_port(),
+            timeout_seconds: default_timeout(),
+            orphan_timeout_seconds: default_orphan_timeout(),
+        }
+    }
+}
+
+/// What happens when something fails (`docs/adr/0001-recovery.md`).
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FailurePolicy {
+    /// How often the whole cluster may start again after a failure. Disruptions by Kubernetes
+    /// (drain, preemption, a lost node's eviction) restart it without counting.
+    #[serde(default)]
+    pub max_restarts: i32,
+}
+
+/// Names and reach of the pods.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Network {
+    /// The headless Service's name: the second label of each pod's host name. Default: the
+    /// MiniCluster's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subdomain: Option<String>,
+    /// True allows traffic into the pods from the cluster's own pods only. Has no effect on pods
+    /// that use the node's network, so it is left out for those.
+    #[serde(default = "yes")]
+    pub network_policy: bool,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { subdomain: None, network_policy: true }
+    }
+}
+
+fn one() -> i32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_port() -> i32 {
+    8117
+}
+
+fn default_timeout() -> i32 {
+    600
+}
+
+fn default_orphan_timeout() -> i32 {
+    15
+}
+
+/// The definition that `config/crd/` holds and the API server enforces.
+pub fn crd() -> CustomResourceDefinition {
+    MiniCluster::crd()
+}

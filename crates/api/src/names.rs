@@ -1,0 +1,64 @@
+//! Names: what Kubernetes takes, and the budget that JobSet's pod names leave for ours.
+
+/// Pod names are `<cluster>-<group>-0-<index>-<5 random>`, at most 63 characters of which the
+/// fixed parts take 9: so many are left for cluster, group and the digits of the largest index
+/// (one is the digit of the Job's index, which is always 0).
+pub const BUDGET: usize = 54;
+
+/// The launcher's replicated job.
+pub const LAUNCHER: &str = "launcher";
+/// The worker group of a MiniCluster that names none.
+pub const WORKER: &str = "worker";
+
+/// Whether a text is a DNS label that starts with a letter (RFC 1035): what a Service or a Job of a
+/// JobSet may be called.
+pub fn is_dns_1035_label(text: &str) -> bool {
+    text.len() <= 63 && text.starts_with(|c: char| c.is_ascii_lowercase()) && is_label_body(text)
+}
+
+fn is_label_body(text: &str) -> bool {
+    !text.ends_with('-')
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+/// Whether a text is the name of an environment variable: printable ASCII without `=`, what
+/// Kubernetes takes since relaxed validation (KEP-4369).
+pub fn is_variable(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| (c.is_ascii_graphic() || c == ' ') && c != '=')
+}
+
+/// Characters of a pod name's budget that a cluster, a group and the largest index take.
+pub fn cost(cluster: &str, group: &str, pods: u32) -> usize {
+    cluster.len() + group.len() + digits(0) + digits(pods.saturating_sub(1))
+}
+
+fn digits(number: u32) -> usize {
+    number.to_string().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_is_that_of_a_pod_name_of_63_characters() {
+        let cluster = "c".repeat(45);
+        assert_eq!(cost(&cluster, "worker", 100), BUDGET);
+        let pod = format!("{cluster}-worker-0-99-abcde");
+        assert_eq!(pod.len(), 63);
+        assert_eq!(cost(&"c".repeat(44), "worker", 1000), BUDGET);
+        assert_eq!(cost(&"c".repeat(44), "launcher", 1), BUDGET);
+    }
+
+    #[test]
+    fn labels_and_variables() {
+        assert!(is_dns_1035_label("hello-2"));
+        for bad in ["", "2hello", "Hello", "hello-", "a.b", &"x".repeat(64)] {
+            assert!(!is_dns_1035_label(bad), "{bad}");
+        }
+        assert!(is_variable("_A1"));
+        for bad in ["", "A=B", "A\n", "Ä"] {
+            assert!(!is_variable(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Schemas of pod templates inside the MiniCluster's own.
+//!
+//! They are those of core/v1 without descriptions (a definition with several full pod templates
+//! would not fit into one object of the API server), with only labels and annotations of the
+//! metadata (a Job ignores the rest), and, for overlays, without required fields.
+
+use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec, ResourceRequirements};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+/// A whole pod template. Containers are not required: without any, one named `main` is made of the
+/// shorthand.
+pub fn pod_template(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = core::<PodTemplateSpec>(generator, Required::Keep);
+    if let Some(pod) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut) {
+        pod.remove("required");
+    }
+    templated(schema)
+}
+
+/// A part of a pod template that is laid over another.
+pub fn overlay(generator: &mut SchemaGenerator) -> Schema {
+    templated(core::<PodTemplateSpec>(generator, Required::Drop))
+}
+
+/// Variables of a container.
+pub fn env(generator: &mut SchemaGenerator) -> Schema {
+    core::<Vec<EnvVar>>(generator, Required::Keep)
+}
+
+/// Resources of a container.
+pub fn resources(generator: &mut SchemaGenerator) -> Schema {
+    core::<ResourceRequirements>(generator, Required::Keep)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Required {
+    Keep,
+    Drop,
+}
+
+fn core<T: JsonSchema>(generator: &mut SchemaGenerator, required: Required) -> Schema {
+    let mut schema = T::json_schema(generator);
+    if let Some(object) = schema.as_object_mut() {
+        trim(object, required);
+    }
+    schema
+}
+
+fn templated(mut schema: Schema) -> Schema {
+    if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
+        let strings = json!({"type": "object", "additionalProperties": {"type": "string"}});
+        *metadata = json!({
+            "type": "object",
+            "properties": {"labels": strings, "annotations": strings},
+        });
+    }
+    schema
+}
+
+/// Takes descriptions (and required fields) out of a schema. A property may be called
+/// `description` or `required`, so properties are walked apart from keywords.
+fn trim(schema: &mut Map<String, Value>, required: Required) {
+    schema.remove("description");
+    if required == Required::Drop {
+        schema.remove("required");
+    }
+    for (keyword, value) in schema.iter_mut() {
+        match (keyword.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                for property in properties.values_mut().filter_map(Value::as_object_mut) {
+                    trim(property, required);
+                }
+            }
+            ("items" | "additionalProperties" | "not", Value::Object(inner)) => {
+                trim(inner, required);
+            }
+            ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => {
+                for part in parts.iter_mut().filter_map(Value::as_object_mut) {
+                    trim(part, required);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The agent's configuration and the ConfigMap that carries it.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use quorate_api::ValidatedMiniCluster;
+use quorate_api::minicluster::Flavor;
+use quorate_api::validate::ValidatedProgram;
+use quorate_contract::config::{
+    AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, Parallel, Program, Slots, VERSION,
+};
+use quorate_contract::paths::CONFIG_KEY;
+
+use crate::{Context, meta, names};
+
+/// Stands for the UID of an object that nobody has stored or named yet.
+const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
+
+pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, context: &Context) -> AgentConfig {
+    AgentConfig {
+        version: VERSION,
+        cluster: Cluster {
+            name: cluster.name.to_string(),
+            namespace: cluster.namespace.clone(),
+            uid: cluster.uid.clone().unwrap_or_else(|| NO_UID.to_owned()),
+            subdomain: cluster.subdomain.clone(),
+            domain: context.cluster_domain.clone(),
+        },
+        size: cluster.size,
+        min_size: cluster.min_size,
+        max_size: cluster.max_size,
+        groups: cluster
+            .groups
+            .iter()
+            .map(|group| Group {
+                name: group.name.to_string(),
+                first_rank: group.first_rank,
+                count: group.max_size,
+                slots: group.slots.map_or(Slots::Auto, Slots::Fixed),
+            })
+            .collect(),
+        bootstrap: Bootstrap {
+            fanout: cluster.fanout,
+            port: cluster.port,
+            port_per_rank: cluster.port_per_rank(),
+            timeout_seconds: cluster.timeout_seconds,
+            orphan_timeout_seconds: cluster.orphan_timeout_seconds,
+        },
+        program: program(&cluster.program),
+        mpi: match cluster.flavor {
+            Flavor::Auto => MpiFlavor::Auto,
+            Flavor::OpenMPI => MpiFlavor::OpenMPI,
+            Flavor::MPICH => MpiFlavor::MPICH,
+            Flavor::Intel => MpiFlavor::Intel,
+        },
+    }
+}
+
+fn program(program: &ValidatedProgram) -> Program {
+    match program {
+        ValidatedProgram::None => Program::None,
+        ValidatedProgram::Command { argv } => Program::Command { argv: argv.clone() },
+        ValidatedProgram::Parallel(parallel) => Program::Parallel(Parallel {
+            argv: parallel.argv.clone(),
+            tasks: parallel.tasks,
+            tasks_per_node: parallel.tasks_per_node,
+            cpus_per_task: parallel.cpus_per_task,
+            oversubscribe: parallel.oversubscribe,
+            label_io: parallel.label_io,
+            env: parallel.env.clone(),
+            working_dir: parallel.working_dir.clone(),
+        }),
+    }
+}
+
+pub(crate) fn config_map(cluster: &ValidatedMiniCluster, config: &AgentConfig) -> ConfigMap {
+    ConfigMap {
+        metadata: meta::object(cluster, names::config_map(cluster)),
+        data: Some([(CONFIG_KEY.to_owned(), config.render())].into()),
+        ..ConfigMap::default()
+    }
+}

@@ -1,0 +1,40 @@
+//! Labels and annotations of all objects and pods.
+
+use std::collections::BTreeMap;
+
+use quorate_api::ValidatedMiniCluster;
+use quorate_api::names::LAUNCHER;
+
+/// The MiniCluster that an object belongs to.
+pub const CLUSTER: &str = "quorate.dev/cluster";
+/// The group of a pod.
+pub const GROUP: &str = "quorate.dev/group";
+/// `launcher` or `worker`, whatever the group is called.
+pub const ROLE: &str = "quorate.dev/role";
+/// A hash of the parts of the JobSet that cannot change while it lives.
+pub const SPEC_HASH: &str = "quorate.dev/spec-hash";
+
+/// Labels of an object.
+pub fn of_object(cluster: &ValidatedMiniCluster) -> BTreeMap<String, String> {
+    [
+        ("app.kubernetes.io/name", "minicluster"),
+        ("app.kubernetes.io/instance", cluster.name.as_str()),
+        ("app.kubernetes.io/managed-by", "quorate"),
+        (CLUSTER, cluster.name.as_str()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// What a group's pods have besides the labels of their user.
+pub fn of_pod(cluster: &ValidatedMiniCluster, group: &str) -> BTreeMap<String, String> {
+    let role = if group == LAUNCHER { LAUNCHER } else { "worker" };
+    [(CLUSTER, cluster.name.as_str()), (GROUP, group), (ROLE, role)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
+
+/// Matches the cluster's pods and nothing else in the namespace.
+pub fn selector(cluster: &ValidatedMiniCluster) -> BTreeMap<String, String> {
+    [(CLUSTER.to_owned(), cluster.name.to_string())].into()
+}

@@ -1,0 +1,210 @@
+//! A group's pod template: the user's, with the agent added. What the user wrote stays as it is and
+//! in its order; the agent's parts go before (init container, variables) or after (volumes, mounts).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
+    ExecAction, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
+    SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use quorate_api::ValidatedMiniCluster;
+use quorate_api::jobset::label::RESTART_ATTEMPT;
+use quorate_api::validate::ValidatedGroup;
+use quorate_contract::{env, paths};
+
+use crate::names::pod as name;
+use crate::{Context, labels, names};
+
+/// Seconds between SIGTERM and SIGKILL unless the template says otherwise: Kubernetes' own default.
+const GRACE_SECONDS: i64 = 30;
+/// Where POSIX shared memory lives.
+const SHM_DIR: &str = "/dev/shm";
+
+pub(crate) fn template(
+    cluster: &ValidatedMiniCluster,
+    group: &ValidatedGroup,
+    context: &Context,
+) -> PodTemplateSpec {
+    let mut template = group.template.clone();
+    let metadata = template.metadata.get_or_insert_default();
+    let pod_labels = metadata.labels.get_or_insert_default();
+    pod_labels.extend(labels::of_pod(cluster, group.name.as_str()));
+
+    let pod = template.spec.get_or_insert_default();
+    pod.restart_policy = Some("Never".to_owned());
+    pod.termination_grace_period_seconds.get_or_insert(GRACE_SECONDS);
+    pod.automount_service_account_token.get_or_insert(false);
+    // Variables for each Service of the namespace would swamp the environment of every rank.
+    pod.enable_service_links.get_or_insert(false);
+    if group.host_network() {
+        // The default policy would resolve with the node's file, which knows no Service.
+        pod.dns_policy.get_or_insert_with(|| "ClusterFirstWithHostNet".to_owned());
+    }
+
+    let own_shm = main(pod, group)
+        .volume_mounts
+        .iter()
+        .flatten()
+        .any(|mount| mount.mount_path.trim_end_matches('/') == SHM_DIR);
+    let install = install(pod, context);
+    pod.init_containers.get_or_insert_default().insert(0, install);
+    pod.volumes.get_or_insert_default().extend(volumes(cluster, group, !own_shm));
+    agent(&mut pod.containers[group.main], group, !own_shm);
+    template
+}
+
+fn main<'a>(pod: &'a PodSpec, group: &ValidatedGroup) -> &'a Container {
+    &pod.containers[group.main]
+}
+
+/// Makes the main container run the broker, which runs the user's program.
+fn agent(main: &mut Container, group: &ValidatedGroup, shm: bool) {
+    main.command = Some(vec![paths::AGENT.to_owned(), "broker".to_owned()]);
+    main.args = None;
+    // First, so that the user's variables may refer to them.
+    main.env.get_or_insert_default().splice(0..0, variables(group));
+    let mut mounts = vec![
+        mount(name::BIN, paths::BIN_DIR, true),
+        mount(name::CONFIG, paths::CONFIG_DIR, true),
+        mount(name::SECRET, paths::SECRET_DIR, true),
+        mount(name::RUN, paths::RUN_DIR, false),
+    ];
+    if shm {
+        mounts.push(mount(name::SHM, SHM_DIR, false));
+    }
+    main.volume_mounts.get_or_insert_default().extend(mounts);
+    main.readiness_probe = Some(Probe {
+        exec: Some(ExecAction { command: Some(vec![paths::AGENT.to_owned(), "ready".to_owned()]) }),
+        initial_delay_seconds: Some(0),
+        // The shortest that Kubernetes knows: readiness is how the owner learns of the quorum.
+        period_seconds: Some(1),
+        timeout_seconds: Some(5),
+        success_threshold: Some(1),
+        failure_threshold: Some(3),
+        ..Probe::default()
+    });
+    main.termination_message_path = Some(paths::TERMINATION_LOG.to_owned());
+    main.termination_message_policy.get_or_insert_with(|| "File".to_owned());
+}
+
+fn variables(group: &ValidatedGroup) -> Vec<EnvVar> {
+    let field = |name: &str, path: String| EnvVar {
+        name: name.to_owned(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                api_version: Some("v1".to_owned()),
+                field_path: path,
+            }),
+            ..EnvVarSource::default()
+        }),
+    };
+    vec![
+        EnvVar {
+            name: env::GROUP.to_owned(),
+            value: Some(group.name.to_string()),
+            value_from: None,
+        },
+        field(env::ATTEMPT, format!("metadata.labels['{RESTART_ATTEMPT}']")),
+        field(env::POD_NAME, "metadata.name".to_owned()),
+        field(env::POD_UID, "metadata.uid".to_owned()),
+        field(env::POD_IP, "status.podIP".to_owned()),
+        field(env::NODE_NAME, "spec.nodeName".to_owned()),
+    ]
+}
+
+/// The init container that copies the agent. It passes the restricted Pod Security Standard, and its
+/// limits equal its requests so that a Guaranteed pod (exclusive CPUs) stays one.
+fn install(pod: &PodSpec, context: &Context) -> Container {
+    let resources: BTreeMap<String, Quantity> = [("cpu", "100m"), ("memory", "32Mi")]
+        .map(|(k, v)| (k.to_owned(), Quantity(v.into())))
+        .into();
+    // The image names a numeric user of its own; a pod that is told to be root must not reach here.
+    let root = pod.security_context.as_ref().and_then(|context| context.run_as_user) == Some(0);
+    Container {
+        name: name::INSTALL.to_owned(),
+        image: Some(context.agent_image.clone()),
+        command: Some(vec![paths::IMAGE_AGENT.to_owned(), "install".to_owned()]),
+        resources: Some(ResourceRequirements {
+            limits: Some(resources.clone()),
+            requests: Some(resources),
+            claims: None,
+        }),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
+            read_only_root_filesystem: Some(true),
+            run_as_non_root: Some(true),
+            run_as_user: root.then_some(65_532),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(vec![mount(name::BIN, paths::BIN_DIR, false)]),
+        ..Container::default()
+    }
+}
+
+fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
+        name: volume.to_owned(),
+        mount_path: path.to_owned(),
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    }
+}
+
+fn volumes(cluster: &ValidatedMiniCluster, group: &ValidatedGroup, shm: bool) -> Vec<Volume> {
+    let mut volumes = vec![
+        Volume {
+            name: name::BIN.to_owned(),
+            empty_dir: Some(EmptyDirVolumeSource::default()),
+            ..Volume::default()
+        },
+        Volume {
+            name: name::CONFIG.to_owned(),
+            config_map: Some(ConfigMapVolumeSource {
+                name: names::config_map(cluster),
+                default_mode: Some(0o444),
+                ..ConfigMapVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
+        Volume {
+            name: name::SECRET.to_owned(),
+            secret: Some(SecretVolumeSource {
+                secret_name: Some(names::secret(cluster)),
+                // Readable by whatever user the image runs as: all of a pod is one trust domain.
+                default_mode: Some(0o444),
+                ..SecretVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
+        memory(name::RUN, Some("64Mi".to_owned())),
+    ];
+    if shm {
+        volumes.push(memory(name::SHM, shm_size(group)));
+    }
+    volumes
+}
+
+fn memory(name: &str, limit: Option<String>) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: Some("Memory".to_owned()),
+            size_limit: limit.map(Quantity),
+        }),
+        ..Volume::default()
+    }
+}
+
+/// The container runtime's 64 MiB make MPI fail at start: 128 MiB and 64 MiB for each task. Without
+/// known slots there is no limit of our own; the pod's memory limit holds anyway.
+fn shm_size(group: &ValidatedGroup) -> Option<String> {
+    group.slots.map(|slots| format!("{}Mi", 128 + 64 * u64::from(slots)))
+}
