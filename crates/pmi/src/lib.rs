@@ -5,11 +5,18 @@
 //! one engine: [`Effect::Exchange`] brings this node's blob into an exchange of all nodes, and
 //! [`JobServer::exchanged`] takes the blobs of all; what ranks ask for is then answered from memory.
 
+mod core;
 mod effect;
 mod environment;
+mod fence;
+mod kvs;
 mod layout;
 mod mapping;
+mod pmi1;
+mod pmi2;
+mod pmix;
 mod server;
+mod varint;
 
 pub use effect::{Cleanup, CleanupOf, ClientId, Effect, Output, Protocol, Sequence};
 pub use environment::{Offer, Transports, UnknownOffer, must_not_leak};
