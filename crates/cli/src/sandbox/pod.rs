@@ -138,7 +138,9 @@ fn spawn(
             }
             let _ = nix::unistd::write(&tell, text.as_bytes());
             let code = match error {
-                SandboxError::Exec { source: Errno::ENOENT, .. } => quorate_contract::exit::NOT_FOUND,
+                SandboxError::Exec { source: Errno::ENOENT, .. } => {
+                    quorate_contract::exit::NOT_FOUND
+                }
                 SandboxError::Exec { .. } => quorate_contract::exit::NOT_EXECUTABLE,
                 _ => quorate_contract::exit::INTERNAL,
             };
