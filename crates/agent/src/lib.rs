@@ -12,8 +12,10 @@
 
 pub mod broker;
 pub mod hosts;
+pub mod job;
 pub mod launch;
 pub mod local;
+pub mod process_management;
 pub mod rsh;
 pub mod settings;
 pub mod sys;

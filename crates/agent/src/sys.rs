@@ -6,8 +6,10 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use tokio::io::unix::AsyncFd;
 
 /// Makes the kernel send `signal` to this process when the thread that started it ends.
 pub fn die_with_parent(signal: Signal) -> nix::Result<()> {
@@ -48,4 +50,47 @@ pub fn kill_child_with_us(command: &mut Command, signal: Signal) {
 pub fn allowed_cpus() -> nix::Result<Vec<u32>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).map(|c| c as u32).collect())
+}
+
+/// A descriptor that becomes readable when the process ends (pidfd_open(2)). `pid` must be an
+/// unreaped child of this process.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    #[expect(unsafe_code, reason = "pidfd_open has no wrapper in nix")]
+    // SAFETY: the call takes two integers and gives a new descriptor that nobody else owns.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Sends a signal to a process group. Tells whether there was anybody to get it.
+pub fn signal_group(group: i32, signal: i32) -> bool {
+    let Ok(signal) = Signal::try_from(signal) else { return false };
+    group > 1 && nix::sys::signal::killpg(Pid::from_raw(group), signal).is_ok()
+}
+
+/// Sends a signal to one process. Tells whether it was there.
+pub fn signal_process(pid: i32, signal: i32) -> bool {
+    let Ok(signal) = Signal::try_from(signal) else { return false };
+    pid > 1 && nix::sys::signal::kill(Pid::from_raw(pid), signal).is_ok()
+}
+
+/// Binds this thread, and what it starts from now on, to these CPUs.
+pub fn bind(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu as usize)?;
+    }
+    Ok(nix::sched::sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
+/// Registers a descriptor with the runtime, which must be running.
+pub fn watch(fd: OwnedFd, interest: tokio::io::Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    #[expect(unsafe_code, reason = "registering trusts the type to keep its descriptor")]
+    // SAFETY: an `OwnedFd` has one open descriptor, the same for all of its life.
+    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
+    registered.map_err(|refused| refused.into_parts().1)
 }
