@@ -2,13 +2,13 @@
 //! meant to be used, and a way to try an MPI against it.
 //!
 //! ```text
-//! loopback [--nodes N] [--mpi auto|pmi1|pmi2|pmix|none] [--port] [--record DIR] -n RANKS PROGRAM [ARG...]
+//! loopback [--nodes N] [--mpi auto|pmi1|pmi2|pmix|none] [--port] [--record FILE] -n RANKS PROGRAM [ARG...]
 //! ```
 //!
 //! Ranks are dealt to the nodes in blocks; each node has a server of its own, and the exchange
 //! between them is a map in memory. One thread owns all servers; a thread per connection reads.
-//! `--port` offers PMI by TCP instead of by an inherited descriptor. `--record DIR` writes each
-//! conversation to a file, one line of hexadecimal digits per read or write (`>` from the rank, `<` to it).
+//! `--port` offers PMI by TCP instead of by an inherited descriptor. `--record FILE` writes all
+//! conversations in the form of `tests/golden/`.
 
 #![expect(clippy::print_stderr, reason = "an example's status goes to stderr")]
 
@@ -18,7 +18,6 @@ use quorate_pmi::{
 };
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -111,22 +110,17 @@ impl Stream {
 }
 
 /// Where conversations go.
-struct Recorder {
-    directory: Option<String>,
-    files: HashMap<(usize, ClientId), File>,
-}
+struct Recorder(Option<File>);
 
 impl Recorder {
-    fn note(&mut self, node: usize, client: ClientId, mark: char, bytes: &[u8]) {
-        let Some(directory) = &self.directory else { return };
-        let mut line = String::new();
-        for byte in bytes {
-            write!(line, "{byte:02x}").expect("writing holds because strings do not fail");
+    fn note(&mut self, node: usize, client: ClientId, text: std::fmt::Arguments<'_>) {
+        if let Some(file) = &mut self.0 {
+            writeln!(file, "{node} {} {text}", client.0).expect("the record can be written");
         }
-        let path = format!("{directory}/node{node}-client{}", client.0);
-        let entry = self.files.entry((node, client));
-        let file = entry.or_insert_with(|| File::create(&path).expect("the directory is there"));
-        writeln!(file, "{mark} {line}").expect("the file can be written");
+    }
+
+    fn bytes(&mut self, node: usize, client: ClientId, mark: char, bytes: &[u8]) {
+        self.note(node, client, format_args!("{mark} {}", bytes.escape_ascii()));
     }
 }
 
@@ -143,7 +137,8 @@ struct Launcher {
     recorder: Recorder,
     children: Arc<Mutex<HashMap<u32, Child>>>,
     wires: BTreeMap<Protocol, u32>,
-    aborted: Option<i32>,
+    /// The code of the first failure; the ends that follow are ours.
+    failed: Option<i32>,
 }
 
 impl Launcher {
@@ -171,8 +166,8 @@ impl Launcher {
         for effect in effects {
             match effect {
                 Effect::Reply { client, bytes } => {
+                    self.recorder.bytes(node, client, '<', &bytes.to_vec());
                     for piece in bytes.slices() {
-                        self.recorder.note(node, client, '<', piece);
                         if let Some(stream) = self.streams.get_mut(&(node, client)) {
                             // A rank that is gone shows by its end.
                             let _ = stream.write(piece);
@@ -190,7 +185,7 @@ impl Launcher {
                 }
                 Effect::Abort { rank, code, message } => {
                     eprintln!("loopback: rank {rank} aborts with code {code}: {message}");
-                    self.aborted.get_or_insert(code);
+                    self.failed.get_or_insert(code);
                     self.kill();
                 }
                 Effect::Close { client } => {
@@ -227,24 +222,26 @@ impl Launcher {
     }
 
     fn run(&mut self, events: &Receiver<Event>, ranks: u32) -> Result<i32, Box<dyn Error>> {
-        let mut code = 0;
         let mut alive = ranks;
         while alive > 0 {
             match events.recv()? {
                 Event::PmiPort(node, stream) => {
                     let client = self.servers[node].connect_tcp_pmi();
+                    self.recorder.note(node, client, format_args!("port"));
                     self.connect(node, client, Stream::Port(stream))?;
                 }
                 Event::PmixPort(node, stream) => {
                     let client = self.servers[node].connect_pmix();
+                    self.recorder.note(node, client, format_args!("pmix"));
                     self.connect(node, client, Stream::Port(stream))?;
                 }
                 Event::Bytes(node, client, bytes) => {
-                    self.recorder.note(node, client, '>', &bytes);
+                    self.recorder.bytes(node, client, '>', &bytes);
                     let effects = self.servers[node].receive(client, &bytes);
                     self.carry_out(node, effects);
                 }
                 Event::Closed(node, client) => {
+                    self.recorder.note(node, client, format_args!("closed"));
                     self.streams.remove(&(node, client));
                     let effects = self.servers[node].closed(client);
                     self.carry_out(node, effects);
@@ -261,13 +258,13 @@ impl Launcher {
                         eprintln!("loopback: rank {rank} ended without finalizing");
                     }
                     if own != 0 || open {
+                        self.failed.get_or_insert(if open { 1 } else { own });
                         self.kill();
                     }
-                    code = code.max(if open { 1 } else { own });
                 }
             }
         }
-        Ok(self.aborted.unwrap_or(code))
+        Ok(self.failed.unwrap_or(0))
     }
 }
 
@@ -320,6 +317,12 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
         node_of,
         ..JobSpec::default()
     })?;
+    let mut record = settings.record.as_ref().map(File::create).transpose()?;
+    if let Some(file) = &mut record {
+        let nodes: Vec<String> =
+            (0..job.size()).filter_map(|rank| job.node_of(rank)).map(|n| n.to_string()).collect();
+        writeln!(file, "job {} {} {}", job.namespace(), job.hosts().join(","), nodes.join(","))?;
+    }
     let tmp = std::env::temp_dir();
     let (events, received) = channel();
     let children = Arc::new(Mutex::new(HashMap::new()));
@@ -328,10 +331,10 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
         streams: HashMap::new(),
         exchanges: BTreeMap::new(),
         events: events.clone(),
-        recorder: Recorder { directory: settings.record.clone(), files: HashMap::new() },
+        recorder: Recorder(record),
         children: children.clone(),
         wires: BTreeMap::new(),
-        aborted: None,
+        failed: None,
     };
     for node in 0..nodes as usize {
         let layout = Layout::new(job.clone(), node as u32, tmp.to_string_lossy())?;
@@ -346,6 +349,7 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
             };
             let (ours, theirs) = UnixStream::pair()?;
             let client = launcher.servers[node].connect_fd(rank);
+            launcher.recorder.note(node, client, format_args!("pair {rank}"));
             launcher.connect(node, client, Stream::Pair(ours))?;
             let child = start(settings, &layout, rank, &transports, Some(theirs))?;
             let mut running = children.lock().map_err(|_| "a thread has failed")?;

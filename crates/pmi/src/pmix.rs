@@ -5,6 +5,8 @@
 //! (`docs/spec/pmi.md`).
 
 mod cleanup;
+#[cfg(test)]
+pub(crate) mod fuzz;
 mod hello;
 mod job_info;
 mod message;

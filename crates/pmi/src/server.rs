@@ -321,6 +321,12 @@ impl JobServer {
         self.core.state(rank)
     }
 
+    /// Bytes that wait for the rest of their message.
+    #[cfg(test)]
+    pub(crate) fn buffered(&self) -> usize {
+        self.connections.values().map(|connection| connection.buffer.len()).sum()
+    }
+
     /// Ranks that meet by different protocols wait for each other for ever: when all local ranks
     /// wait, and not all by one protocol, the job is ended with a reason.
     fn check_deadlock(&mut self) {

@@ -56,6 +56,12 @@ impl Frame {
         Self { fields }
     }
 
+    /// Fields that it has.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
     /// The value of the first field of that name.
     pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
         let field = self.fields.iter().find(|(name, _)| name == key.as_bytes());

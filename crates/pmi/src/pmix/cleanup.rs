@@ -24,6 +24,12 @@ impl<'a> JobControl<'a> {
         Ok(Self { targets: reader.list(Reader::process)?, directives: reader.list(Reader::info)? })
     }
 
+    /// Targets and directives that it names.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.targets.len() + self.directives.len()
+    }
+
     /// What is to be removed, or the status that says why not. `local` tells the ranks of this
     /// node: only their end is seen here.
     pub(crate) fn cleanup(
