@@ -7,6 +7,7 @@
 //! - [`launch`]: parallel jobs;
 //! - [`rsh`], [`hosts`]: unmodified launchers in batch scripts;
 //! - [`local`]: the unix socket between the broker and the verbs typed in the pod;
+//! - [`net`]: keys, TLS and names between pods;
 //! - [`settings`]: what the pod is told by files, environment and flags;
 //! - [`sys`]: the few Linux calls without a safe wrapper.
 
@@ -15,6 +16,7 @@ pub mod hosts;
 pub mod job;
 pub mod launch;
 pub mod local;
+pub mod net;
 pub mod process_management;
 pub mod rsh;
 pub mod settings;

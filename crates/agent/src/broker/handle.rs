@@ -136,7 +136,7 @@ pub(crate) enum ToNode {
     /// One contribution to an exchange.
     Exchange {
         job: u64,
-        sequence: u64,
+        sequence: u32,
         members: Vec<u32>,
         blob: Bytes,
         reply: oneshot::Sender<Result<Vec<(u32, Bytes)>, ExchangeError>>,
@@ -222,7 +222,7 @@ impl Overlay {
     pub async fn exchange(
         &self,
         job: u64,
-        sequence: u64,
+        sequence: u32,
         members: &[u32],
         blob: Bytes,
     ) -> Result<Vec<(u32, Bytes)>, ExchangeError> {
