@@ -9,6 +9,7 @@
 //! - [`local`]: the unix socket between the broker and the verbs typed in the pod;
 //! - [`net`]: keys, TLS and names between pods;
 //! - [`settings`]: what the pod is told by files, environment and flags;
+//! - [`supervisor`]: PID 1 of the pod;
 //! - [`sys`]: the few Linux calls without a safe wrapper.
 
 pub mod broker;
@@ -18,8 +19,10 @@ pub mod launch;
 pub mod local;
 pub mod net;
 pub mod process_management;
+pub mod report;
 pub mod rsh;
 pub mod settings;
+pub mod supervisor;
 pub mod sys;
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Linux calls without a safe wrapper, or whose use needs an argument of its own. The only
 //! unsafe code of the agent; nothing here decides anything.
 
+pub mod processes;
+
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
+use nix::unistd::{ForkResult, Pid};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -93,4 +95,26 @@ pub fn watch(fd: OwnedFd, interest: tokio::io::Interest) -> io::Result<AsyncFd<O
     // SAFETY: an `OwnedFd` has one open descriptor, the same for all of its life.
     let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
     registered.map_err(|refused| refused.into_parts().1)
+}
+
+/// Runs `child` in a new process, which exits with the code that it gives; gives the new
+/// process's pid.
+///
+/// Nothing is executed anew: the child goes on with a copy of this process's memory, which saves
+/// the loading of the binary. Must be called while the process has one thread.
+pub fn fork(child: &dyn Fn() -> i32) -> nix::Result<Pid> {
+    #[expect(unsafe_code, reason = "fork has no safe form")]
+    // SAFETY: the process has one thread by this function's contract, so no lock is held by a
+    // thread that the child does not have.
+    let side = unsafe { nix::unistd::fork() }?;
+    match side {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => std::process::exit(child()),
+    }
+}
+
+/// A line on stderr from a place that has no logger. A closed stderr is no reason to fail.
+pub fn complain(line: &str) {
+    use std::io::Write;
+    let _ = io::stderr().write_all(format!("quorate-agent: {line}\n").as_bytes());
 }
