@@ -1,9 +1,12 @@
 //! The command line: which verb does what. Verbs live beside what they drive; this module only
 //! names them.
 
+use crate::broker::Launching;
+use crate::broker::plain::Plain;
 use crate::{broker, install, query, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
+use std::sync::Arc;
 
 /// The broker of a Quorate cluster in this pod, and the verbs to talk to it
 #[derive(Debug, Parser)]
@@ -20,7 +23,7 @@ enum Verb {
     Broker(broker::life::Args),
     Ready(query::ready::Args),
     #[command(subcommand)]
-    Overlay(query::OverlayVerb),
+    Overlay(query::overlay::Verb),
     Version(version::Args),
 }
 
@@ -29,12 +32,17 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<i32> {
         match self.verb {
             Verb::Install(args) => install::run(&args),
-            Verb::Broker(args) => broker::life::run(&args),
+            Verb::Broker(args) => broker::life::run(&args, &launching()),
             Verb::Ready(args) => query::ready::run(&args),
-            Verb::Overlay(verb) => query::run(verb),
+            Verb::Overlay(verb) => query::overlay::run(verb),
             Verb::Version(args) => version::run(&args),
         }
     }
+}
+
+/// The launching side of this binary's brokers.
+fn launching() -> Arc<dyn Launching> {
+    Arc::new(Plain::default())
 }
 
 /// Parses the command line and runs it; errors are printed once, as a chain.

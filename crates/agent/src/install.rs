@@ -42,7 +42,8 @@ pub fn install(source: &Path, dest: &Path) -> anyhow::Result<()> {
 
 fn copy(source: &Path, draft: &Path) -> io::Result<()> {
     let mut input = File::open(source)?;
-    let mut output = OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(draft)?;
+    let mut output =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(draft)?;
     io::copy(&mut input, &mut output)?;
     // The umask may have taken bits away, and other containers may run with another uid.
     output.set_permissions(fs::Permissions::from_mode(0o755))?;

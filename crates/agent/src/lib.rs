@@ -13,17 +13,22 @@
 //! - [`sys`]: the few Linux calls without a safe wrapper.
 
 pub mod broker;
+pub mod cli;
 pub mod hosts;
+pub mod install;
 pub mod job;
 pub mod launch;
 pub mod local;
+pub mod logs;
 pub mod net;
 pub mod process_management;
+pub mod query;
 pub mod report;
 pub mod rsh;
 pub mod settings;
 pub mod supervisor;
 pub mod sys;
+pub mod version;
 
 #[cfg(test)]
 mod testing;

@@ -71,7 +71,9 @@ fn call(what: &'static str) -> impl FnOnce(Errno) -> SupervisorError {
 /// signal says so; gives the code to exit with. Must be called while the process has one thread.
 pub fn supervise(post: &Post, broker: &dyn Fn() -> i32) -> Result<i32, SupervisorError> {
     let mut set = SigSet::empty();
-    FORWARDED.iter().for_each(|&signal| set.add(signal));
+    for signal in FORWARDED {
+        set.add(signal);
+    }
     set.add(Signal::SIGCHLD);
     let mut before = SigSet::empty();
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))
@@ -192,7 +194,7 @@ impl Watch<'_> {
                     Decision::Restart { after } => {
                         self.restart_at = Some(Instant::now() + after);
                     }
-                    Decision::End(end) => ending = Some(end),
+                    Decision::End(end) => ending = Some(*end),
                 }
             } else if let Err(error) = records::write_end(&self.post.run_dir, pid, end) {
                 sys::complain(&format!("cannot record the end of process {pid}: {error}"));

@@ -8,7 +8,8 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::net::IpAddr;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use tokio::io::unix::AsyncFd;
@@ -21,6 +22,48 @@ pub fn die_with_parent(signal: Signal) -> nix::Result<()> {
 /// Makes this process the parent of its orphaned descendants, as PID 1 is of all.
 pub fn become_subreaper() -> nix::Result<()> {
     prctl::set_child_subreaper(true)
+}
+
+/// The host name as the kernel knows it.
+pub fn host_name() -> String {
+    nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The addresses of all interfaces that are up, IPv4 first; link-local ones need an interface's
+/// name to be of use and are left out.
+pub fn interface_addresses() -> Vec<IpAddr> {
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let mut found: Vec<IpAddr> = interfaces
+        .filter(|interface| interface.flags.contains(nix::net::if_::InterfaceFlags::IFF_UP))
+        .filter_map(|interface| {
+            let address = interface.address?;
+            if let Some(v4) = address.as_sockaddr_in() {
+                return Some(IpAddr::V4(v4.ip()));
+            }
+            let v6 = address.as_sockaddr_in6()?.ip();
+            (!v6.is_unicast_link_local()).then_some(IpAddr::V6(v6))
+        })
+        .collect();
+    found.sort_by_key(IpAddr::is_ipv6);
+    found
+}
+
+/// Takes over a descriptor that was left open for this process on purpose, and keeps it from
+/// those that this process starts.
+pub fn adopt(descriptor: RawFd) -> nix::Result<OwnedFd> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    #[expect(unsafe_code, reason = "a number from the command line becomes a descriptor")]
+    // SAFETY: the caller names a descriptor that was inherited for it and that nothing else in
+    // this process has taken; fcntl below proves that it is open before it is used.
+    let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    match fcntl(&owned, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)) {
+        Ok(_) => Ok(owned),
+        Err(errno) => {
+            // Not open, so not ours to close.
+            std::mem::forget(owned);
+            Err(errno)
+        }
+    }
 }
 
 /// Runs `action` in the child between fork and exec.
