@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 pub const SEED_LENGTH: usize = 32;
 
 /// The cluster's secret. Wiped from memory when dropped; it has no printable form.
+#[derive(Clone)]
 pub struct Seed(Zeroizing<[u8; SEED_LENGTH]>);
 
 impl Seed {
@@ -68,6 +69,8 @@ pub struct Flags {
 pub struct Settings {
     /// The cluster's configuration.
     pub config: AgentConfig,
+    /// The cluster's secret.
+    pub seed: Seed,
     /// This broker's rank.
     pub rank: u32,
     /// The restart attempt.
@@ -164,12 +167,11 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Reads and checks everything. `variable` looks a variable of the environment up. The seed
-    /// comes apart from the rest, so that whoever gets the settings does not get the secret.
+    /// Reads and checks everything. `variable` looks a variable of the environment up.
     pub fn read(
         flags: &Flags,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<(Self, Seed), SettingsError> {
+    ) -> Result<Self, SettingsError> {
         let path = flags
             .config
             .clone()
@@ -189,8 +191,9 @@ impl Settings {
         if config.locate(rank).is_none() {
             return Err(SettingsError::UnknownRank { rank, max_size: config.max_size });
         }
-        let settings = Self {
+        Ok(Self {
             config,
+            seed,
             rank,
             attempt,
             run_dir: flags.run_dir.clone().unwrap_or_else(|| paths::RUN_DIR.into()),
@@ -201,8 +204,7 @@ impl Settings {
             node: variable(env::NODE_NAME),
             hosts: flags.hosts.clone(),
             haste: flags.haste.max(1),
-        };
-        Ok((settings, seed))
+        })
     }
 
     /// The broker's local socket.

@@ -1,3 +1,29 @@
 //! The user binary `quorate`: local clusters, and looking at MiniClusters before they exist.
+//!
+//! ```text
+//! args ─> verbs ─> run ── plan ──┐
+//!            │                   v
+//!            │      front <── control ──> keeper ── player (which pods) ── pods (what a pod is)
+//!            │   (what people see)          │
+//!            └─────── control ──────────────┤  (ls, exec, delete)
+//!                                           v
+//!                                        sandbox (namespaces, mounts, links)
+//! ```
+//!
+//! `player`, `pods` and `progress` are pure; `sandbox` is the one place with `unsafe`.
 
+pub mod agent;
+pub mod args;
+pub mod control;
+pub mod front;
+pub mod identity;
+pub mod keeper;
+pub mod player;
+pub mod pods;
+pub mod progress;
+pub mod refusal;
+pub mod registry;
 pub mod sandbox;
+pub mod table;
+pub mod terminal;
+pub mod verbs;

@@ -26,10 +26,10 @@ mod sys;
 pub use enter::enter_pod;
 pub use filesystem::{FileEntry, PodMount, Source};
 pub use network::{ClusterNetwork, NetworkError, PodAddress};
-pub use pod::{PodProcess, PodRoot, PodSandbox, spawn_pod, spawn_process};
-pub use probe::{Bar, Support, probe};
-pub use root::{Identity, Keeper, start_keeper};
-pub use sys::{close_other_descriptors, isolate_signals};
+pub use pod::{Place, PodProcess, PodRoot, PodSandbox, spawn_pod};
+pub use probe::{Bar, Support, explain, probe};
+pub use root::{Identity, Keeper, mount_volatile, settle, start_keeper};
+pub use sys::{accept, close_other_descriptors, isolate_signals, own_descriptor, receive};
 
 use nix::errno::Errno;
 use std::path::PathBuf;

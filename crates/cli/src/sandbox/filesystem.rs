@@ -17,6 +17,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// Where the old root is while the new one is built.
 const OLD_ROOT: &str = "/oldroot";
+/// Where programs share memory; a volume of the pod may take its place.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// Device files that are bound; the others are links, since a machine may have hundreds.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Entries of `/dev` that a pod has for itself, or that are mounts of their own.
@@ -69,7 +71,6 @@ pub struct PodMount {
 pub(super) fn build_root(
     mounts: &[PodMount],
     files: &[(PathBuf, PathBuf)],
-    shm_size: Option<u64>,
     termination_log: &Path,
 ) -> Result<(), SandboxError> {
     let mut sources = Vec::new();
@@ -88,7 +89,8 @@ pub(super) fn build_root(
     let mut root = Root { ours: HashSet::new() };
     root.enter()?;
     root.proc_and_sys()?;
-    root.devices(shm_size, &termination_log)?;
+    let own_memory = mounts.iter().all(|m| m.path != Path::new(SHARED_MEMORY));
+    root.devices(own_memory, &termination_log)?;
     for (source, target) in files {
         if target.exists() {
             bind(&sys::descriptor_path("/proc", &source), target, false)?;
@@ -169,7 +171,7 @@ impl Root {
         }
     }
 
-    fn devices(&mut self, shm: Option<u64>, log: &OwnedFd) -> Result<(), SandboxError> {
+    fn devices(&mut self, own_memory: bool, log: &OwnedFd) -> Result<(), SandboxError> {
         tmpfs(Path::new("/dev"), "mode=755")?;
         self.ours.insert(PathBuf::from("/dev"));
         let host = Path::new("/dev/.host");
@@ -186,7 +188,10 @@ impl Root {
             if DEVICES.iter().any(|d| *d == name) {
                 make_file(&target)?;
                 bind(&entry.path().to_string_lossy(), &target, false)?;
-            } else if !OWN_DEVICES.iter().any(|d| *d == name) && !target.is_symlink() {
+            } else if !OWN_DEVICES.iter().any(|d| *d == name)
+                && !is_console(&name.to_string_lossy())
+                && !target.is_symlink()
+            {
                 let link = Path::new(".host").join(&name);
                 symlink(link, &target).map_err(|e| make_error(&target, &e))?;
             }
@@ -194,9 +199,11 @@ impl Root {
         let terminals = Path::new("/dev/pts");
         make_directory(terminals)?;
         bind(&format!("{OLD_ROOT}/dev/pts"), terminals, true)?;
-        let memory = Path::new("/dev/shm");
+        let memory = Path::new(SHARED_MEMORY);
         make_directory(memory)?;
-        tmpfs(memory, &memory_options(shm, 0o1777))?;
+        if own_memory {
+            tmpfs(memory, &memory_options(None, 0o1777))?;
+        }
         let target = Path::new("/dev/termination-log");
         make_file(target)?;
         bind(&sys::descriptor_path("/proc", log), target, false)
@@ -262,6 +269,13 @@ impl Root {
         self.ours.insert(dir.to_owned());
         self.bind_entries(Path::new(&sys::descriptor_path("/proc", &original)), dir, &[])
     }
+}
+
+/// Virtual consoles and the like: dozens of entries that no program of a pod uses.
+fn is_console(name: &str) -> bool {
+    ["tty", "vcsa", "vcsu", "vcs", "loop", "ram"].iter().any(|kind| {
+        name.strip_prefix(kind).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+    })
 }
 
 fn memory_options(size: Option<u64>, mode: u32) -> String {

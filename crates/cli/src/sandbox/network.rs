@@ -104,18 +104,17 @@ impl ClusterNetwork {
             Request::create(new_address(BRIDGE_INDEX, address(1)), || {
                 "give the bridge its address".into()
             }),
-            loopback_up(),
+            link_up(LOOPBACK_INDEX, "start the loop-back"),
         ])?;
         Ok(Self { route })
     }
 
-    /// Gives processes with network namespaces of their own a link to the bridge, up on both ends.
+    /// Gives processes with network namespaces of their own a link to the bridge.
     /// A replaced pod may get its predecessor's address once that one's namespace is gone.
     pub fn attach(&mut self, pods: &[(Pid, PodAddress)]) -> Result<(), NetworkError> {
         let requests = pods.iter().map(|(pid, address)| {
             let mut peer = LinkMessage::default();
             peer.header.index = POD_LINK_INDEX;
-            up(&mut peer);
             peer.attributes.push(LinkAttribute::IfName("eth0".into()));
             peer.attributes.push(LinkAttribute::Address(address.mac()));
             peer.attributes.push(LinkAttribute::NetNsPid(pid.as_raw() as u32));
@@ -166,7 +165,9 @@ pub(super) fn configure_pod(pod: PodAddress) -> Result<(), NetworkError> {
     };
     default.attributes.push(RouteAttribute::Gateway(RouteAddress::Inet(address(1))));
     route.run(vec![
-        loopback_up(),
+        link_up(LOOPBACK_INDEX, "start the loop-back"),
+        // A veth cannot be up before it has its other end, so not at its creation.
+        link_up(POD_LINK_INDEX, "start the pod's link"),
         Request::create(new_address(POD_LINK_INDEX, pod.ip()), || "set the pod's address".into()),
         Request::create(RouteNetlinkMessage::NewRoute(default), || "set the pod's route".into()),
     ])
@@ -177,14 +178,14 @@ fn up(link: &mut LinkMessage) {
     link.header.change_mask |= LinkFlags::Up;
 }
 
-fn loopback_up() -> Request {
+fn link_up(index: u32, doing: &'static str) -> Request {
     let mut link = LinkMessage::default();
-    link.header.index = LOOPBACK_INDEX;
+    link.header.index = index;
     up(&mut link);
     Request {
         flags: 0,
         message: RouteNetlinkMessage::SetLink(link),
-        doing: Box::new(|| "start the loop-back".into()),
+        doing: Box::new(|| doing.into()),
     }
 }
 

@@ -4,7 +4,7 @@
 use super::network::{self, PodAddress};
 use super::root::{Identity, map_user};
 use super::sys::{self, Cloned};
-use super::{PodMount, SandboxError, filesystem};
+use super::{PodMount, SandboxError, enter, filesystem};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sched::CloneFlags;
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The pod's root and network; `None` for a pod without a sandbox.
+/// The pod's root and network.
 #[derive(Clone, Debug)]
 pub struct PodRoot {
     /// The host name.
@@ -27,17 +27,27 @@ pub struct PodRoot {
     pub mounts: Vec<PodMount>,
     /// Single files (source on this machine, target in the pod) bound over existing ones.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// Bytes of `/dev/shm`; `None` leaves the kernel's default.
-    pub shm_size: Option<u64>,
     /// The file of this machine that becomes the termination log.
     pub termination_log: PathBuf,
 }
 
+/// Where a process runs.
+#[derive(Debug)]
+pub enum Place {
+    /// In a pod of its own.
+    Own(PodRoot),
+    /// In the pod of another process, given by a descriptor, beside its command. It keeps the
+    /// keeper's PID namespace and ends with the keeper.
+    Beside(OwnedFd),
+    /// In the keeper's namespaces: no sandbox.
+    Plain,
+}
+
 /// A process to start.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct PodSandbox {
-    /// The pod's root; a plain process where there is none.
-    pub root: Option<PodRoot>,
+    /// Where.
+    pub place: Place,
     /// The program (looked up in `PATH` unless it has a slash) and its arguments.
     pub argv: Vec<String>,
     /// Its whole environment.
@@ -75,47 +85,23 @@ impl PodProcess {
     }
 }
 
-/// Starts a pod. It waits for [`PodProcess::release`] before it executes its command. The caller
-/// must be single-threaded.
+/// Starts a process. In a place of its own it waits for [`PodProcess::release`] before it executes
+/// its command; elsewhere it is released at once. The caller must be single-threaded.
 pub fn spawn_pod(
     identity: Identity,
     pod: &PodSandbox,
     stdio: [&OwnedFd; 3],
 ) -> Result<PodProcess, SandboxError> {
-    let flags = CloneFlags::CLONE_NEWNS
-        | CloneFlags::CLONE_NEWNET
-        | CloneFlags::CLONE_NEWPID
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWUTS;
-    spawn(identity, pod, stdio, if pod.root.is_some() { flags } else { CloneFlags::empty() })
-}
-
-/// Starts a process that joins a pod's namespaces instead of making its own: `join` runs in the
-/// new process first. Used for what runs in a pod beside its command.
-pub fn spawn_process(
-    argv: &[String],
-    env: &[(String, String)],
-    working_dir: &std::path::Path,
-    stdio: [&OwnedFd; 3],
-) -> Result<PodProcess, SandboxError> {
-    let pod = PodSandbox {
-        root: None,
-        argv: argv.to_vec(),
-        env: env.to_vec(),
-        working_dir: working_dir.to_owned(),
+    let flags = match pod.place {
+        Place::Own(_) => {
+            CloneFlags::CLONE_NEWNS
+                | CloneFlags::CLONE_NEWNET
+                | CloneFlags::CLONE_NEWPID
+                | CloneFlags::CLONE_NEWIPC
+                | CloneFlags::CLONE_NEWUTS
+        }
+        Place::Beside(_) | Place::Plain => CloneFlags::empty(),
     };
-    let identity = Identity { uid: 0, gid: 0, user_namespace: false };
-    let mut process = spawn(identity, &pod, stdio, CloneFlags::empty())?;
-    process.release();
-    Ok(process)
-}
-
-fn spawn(
-    identity: Identity,
-    pod: &PodSandbox,
-    stdio: [&OwnedFd; 3],
-    flags: CloneFlags,
-) -> Result<PodProcess, SandboxError> {
     let pipe = || {
         nix::unistd::pipe2(OFlag::O_CLOEXEC)
             .map_err(|source| SandboxError::Configure { doing: "make a pipe", source })
@@ -124,7 +110,12 @@ fn spawn(
     let (outcome, tell) = pipe()?;
     match sys::clone_process(flags).map_err(SandboxError::Clone)? {
         Cloned::Parent(pid, pidfd) => {
-            Ok(PodProcess { pid, pidfd, go: Some(go), outcome: File::from(outcome) })
+            let mut process =
+                PodProcess { pid, pidfd, go: Some(go), outcome: File::from(outcome) };
+            if !matches!(pod.place, Place::Own(_)) {
+                process.release();
+            }
+            Ok(process)
         }
         Cloned::Child => {
             drop(go);
@@ -138,9 +129,7 @@ fn spawn(
             }
             let _ = nix::unistd::write(&tell, text.as_bytes());
             let code = match error {
-                SandboxError::Exec { source: Errno::ENOENT, .. } => {
-                    quorate_contract::exit::NOT_FOUND
-                }
+                SandboxError::Exec { source: Errno::ENOENT, .. } => quorate_contract::exit::NOT_FOUND,
                 SandboxError::Exec { .. } => quorate_contract::exit::NOT_EXECUTABLE,
                 _ => quorate_contract::exit::INTERNAL,
             };
@@ -162,13 +151,15 @@ fn run(
     nix::unistd::dup2_stdout(output).map_err(configure("connect standard output"))?;
     nix::unistd::dup2_stderr(error).map_err(configure("connect standard error"))?;
     nix::unistd::setsid().map_err(configure("start a session"))?;
-    if let Some(root) = &pod.root {
-        filesystem::build_root(&root.mounts, &root.files, root.shm_size, &root.termination_log)?;
-        nix::unistd::sethostname(&root.host_name).map_err(configure("set the host name"))?;
-    } else {
+    match &pod.place {
+        Place::Own(root) => {
+            filesystem::build_root(&root.mounts, &root.files, &root.termination_log)?;
+            nix::unistd::sethostname(&root.host_name).map_err(configure("set the host name"))?;
+        }
+        Place::Beside(pid) => enter::join(identity, pid, false)?,
         // Without a PID namespace nothing else ends this process when the keeper is killed.
-        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
-            .map_err(configure("tie the pod to its keeper"))?;
+        Place::Plain => nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+            .map_err(configure("tie the pod to its keeper"))?,
     }
     let mut byte = [0];
     match nix::unistd::read(wait, &mut byte) {
@@ -176,7 +167,7 @@ fn run(
         // The keeper gave this pod up.
         _ => sys::exit_now(quorate_contract::exit::TERMINATED),
     }
-    if let Some(root) = &pod.root {
+    if let Place::Own(root) = &pod.place {
         network::configure_pod(root.address)?;
         if identity.user_namespace {
             nix::sched::unshare(CloneFlags::CLONE_NEWUSER)

@@ -6,6 +6,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::CloneFlags;
 use nix::unistd::{Pid, getegid, geteuid};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 /// As whom the cluster is made and as whom its programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,11 @@ impl Identity {
     /// The calling process's. Root without `CAP_SYS_ADMIN` (a container's root) is an ordinary
     /// user here.
     pub fn of_caller() -> Self {
-        Self { uid: geteuid().as_raw(), gid: getegid().as_raw(), user_namespace: !has_sys_admin() }
+        Self {
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            user_namespace: !has_sys_admin(),
+        }
     }
 }
 
@@ -45,19 +50,23 @@ pub struct Keeper {
     pub pidfd: OwnedFd,
 }
 
-/// Starts the keeper, which runs `body` in the cluster's namespaces and ends with the code that it
-/// returns. Must be called before any thread is started.
+/// Starts the keeper, which runs `body` in the cluster's namespaces (or, if not wanted, in the
+/// caller's) and ends with the code that it returns. Must be called before any thread is started.
 pub fn start_keeper(
     identity: Identity,
+    namespaces: bool,
     body: impl FnOnce() -> i32,
 ) -> Result<Keeper, SandboxError> {
-    let mut flags = CloneFlags::CLONE_NEWNS
-        | CloneFlags::CLONE_NEWNET
-        | CloneFlags::CLONE_NEWPID
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWUTS;
-    if identity.user_namespace {
-        flags |= CloneFlags::CLONE_NEWUSER;
+    let mut flags = CloneFlags::empty();
+    if namespaces {
+        flags |= CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWNET
+            | CloneFlags::CLONE_NEWPID
+            | CloneFlags::CLONE_NEWIPC
+            | CloneFlags::CLONE_NEWUTS;
+        if identity.user_namespace {
+            flags |= CloneFlags::CLONE_NEWUSER;
+        }
     }
     match sys::clone_process(flags).map_err(SandboxError::Clone)? {
         Cloned::Parent(pid, pidfd) => Ok(Keeper { pid, pidfd }),
@@ -65,9 +74,14 @@ pub fn start_keeper(
     }
 }
 
+/// Mounts memory for the keeper's files, which only the keeper and its pods see.
+pub fn mount_volatile(dir: &Path) -> Result<(), SandboxError> {
+    super::filesystem::tmpfs(dir, "mode=700")
+}
+
 /// First steps of the keeper in its namespaces: becomes their root user and cuts mounts off from
 /// the outside, in both directions.
-pub(crate) fn settle(identity: Identity) -> Result<(), SandboxError> {
+pub fn settle(identity: Identity) -> Result<(), SandboxError> {
     if identity.user_namespace {
         map_user(0, identity.uid, 0, identity.gid)?;
     }
@@ -86,7 +100,8 @@ pub(super) fn map_user(
     outside_gid: u32,
 ) -> Result<(), SandboxError> {
     let write = |file: &'static str, text: String| {
-        std::fs::write(file, text).map_err(|e| SandboxError::MapUser { file, source: errno_of(&e) })
+        std::fs::write(file, text)
+            .map_err(|e| SandboxError::MapUser { file, source: errno_of(&e) })
     };
     write("/proc/self/setgroups", "deny".into())?;
     write("/proc/self/uid_map", format!("{inside_uid} {outside_uid} 1"))?;

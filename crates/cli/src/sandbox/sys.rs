@@ -96,3 +96,49 @@ pub fn isolate_signals(signals: &[Signal]) -> nix::Result<SigSet> {
 pub(super) fn descriptor_path(proc_root: &str, fd: &OwnedFd) -> String {
     format!("{proc_root}/self/fd/{}", fd.as_raw_fd())
 }
+
+/// Receives one message with the descriptors that came with it; `None` at the end.
+#[expect(unsafe_code, reason = "received descriptors come as bare numbers")]
+pub fn receive(
+    socket: &impl AsRawFd,
+    buffer: &mut [u8],
+) -> nix::Result<Option<(usize, Vec<OwnedFd>)>> {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+    let mut space = nix::cmsg_space!([RawFd; 8]);
+    let mut parts = [std::io::IoSliceMut::new(buffer)];
+    let message = recvmsg::<()>(
+        socket.as_raw_fd(),
+        &mut parts,
+        Some(&mut space),
+        MsgFlags::MSG_CMSG_CLOEXEC,
+    )?;
+    let mut descriptors = Vec::new();
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(numbers) = control {
+            for number in numbers {
+                // SAFETY: the kernel has just opened it for this process; nobody else owns it.
+                descriptors.push(unsafe { OwnedFd::from_raw_fd(number) });
+            }
+        }
+    }
+    Ok((message.bytes > 0).then_some((message.bytes, descriptors)))
+}
+
+/// Takes a waiting connection of a listening socket.
+#[expect(unsafe_code, reason = "accept4(2) is wrapped with a bare number")]
+pub fn accept(listener: &impl AsRawFd) -> nix::Result<OwnedFd> {
+    use nix::sys::socket::{SockFlag, accept4};
+    let number = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC)?;
+    // SAFETY: the kernel has just opened it for this process; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// A descriptor of this process, by which others can enter its namespaces.
+#[expect(unsafe_code, reason = "pidfd_open(2) has no safe wrapper")]
+pub fn own_descriptor() -> nix::Result<OwnedFd> {
+    // SAFETY: the call takes plain numbers and returns a new descriptor.
+    let number = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+    let number = Errno::result(number)?;
+    // SAFETY: the kernel has just opened it for this process; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number as RawFd) })
+}

@@ -1,0 +1,275 @@
+//! The command line. Only what was typed: verbs turn it into work.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Turn a MiniCluster into a working HPC cluster
+///
+/// On this machine, without Kubernetes: each pod of the cluster is a set of namespaces with an own
+/// host name, address and /dev/shm, and the programs are those of this machine.
+#[derive(Debug, Parser)]
+#[command(name = "quorate", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Data goes to standard output, status to standard error.\n\
+    `quorate VERB --help` says more about a verb.")]
+pub struct Cli {
+    #[command(flatten)]
+    pub loudness: Loudness,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Loudness {
+    /// Say nothing but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more; twice for the brokers' own log
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    Run(Box<RunArgs>),
+    /// List the clusters on this machine
+    #[command(visible_alias = "list")]
+    Ls(LsArgs),
+    /// Open a shell in a pod
+    Shell(ShellArgs),
+    /// Run a command in a pod
+    Exec(ExecArgs),
+    /// Print what a pod has written
+    Logs(LogsArgs),
+    /// End clusters and forget their logs
+    Delete(DeleteArgs),
+    /// Check MiniCluster files without running anything
+    Validate(ValidateArgs),
+    /// Print the objects that a MiniCluster becomes
+    Plan(PlanArgs),
+    /// Say what this machine offers, and how to get the rest
+    Doctor(DoctorArgs),
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        dir: PathBuf,
+    },
+}
+
+/// Run a MiniCluster on this machine and end with its program's code
+///
+/// Either a file, or the cluster in flags and a command: `quorate run -N 4 -n 8 -- ./hello`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quorate run hello.yaml\n  quorate run -N 4 -- hostname\n  \
+    quorate run -N 4 -n 8 -l -- ./ring 1000\n  quorate run -N 4 --script -- mpirun -np 8 ./ring\n\n\
+    The first Ctrl-C is passed on to the program, the second ends everything.")]
+pub struct RunArgs {
+    /// Pods [default: 1]
+    #[arg(short = 'N', long, value_name = "PODS", value_parser = clap::value_parser!(i32).range(1..))]
+    pub nodes: Option<i32>,
+    /// Ranks [default: one a pod]
+    #[arg(short = 'n', long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..))]
+    pub ntasks: Option<i32>,
+    /// CPUs that each rank is bound to
+    #[arg(short = 'c', long, value_name = "CPUS", value_parser = clap::value_parser!(i32).range(1..))]
+    pub cpus_per_task: Option<i32>,
+    /// Prefix each line of output with the rank that wrote it
+    #[arg(short = 'l', long)]
+    pub label_io: bool,
+    /// Start the command once, on the launcher, as a script that calls mpirun
+    #[arg(long, conflicts_with_all = ["ntasks", "cpus_per_task", "label_io"])]
+    pub script: bool,
+    /// A variable of the ranks [repeatable]
+    #[arg(short = 'e', long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// The cluster's name [default: the command's and four letters]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Leave the cluster up; `quorate shell` enters it, `quorate delete` ends it
+    #[arg(long)]
+    pub keep: bool,
+    /// How pods are kept apart
+    #[arg(long, value_enum, default_value_t = SandboxArg::Namespaces)]
+    pub sandbox: SandboxArg,
+    /// A MiniCluster file (`-` reads standard input), or a command with its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FILE | CMD")]
+    pub words: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SandboxArg {
+    /// Own host name, address, processes and shared memory for each pod
+    Namespaces,
+    /// None of it: pods share this machine's network and processes
+    None,
+}
+
+/// The format of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns
+    #[default]
+    Table,
+    /// More columns
+    Wide,
+    /// Names only
+    Name,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+/// The format of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ObjectFormat {
+    /// YAML documents
+    #[default]
+    Yaml,
+    /// A JSON list
+    Json,
+    /// Kinds and names only
+    Name,
+}
+
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Clusters to list [default: all]
+    pub names: Vec<String>,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+    /// List ended clusters whose logs are kept, too
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+const TARGET: &str = "A cluster (its launcher), CLUSTER/POD, or a pod's host name; where only one \
+    cluster runs, its pods by their short names, such as worker-0-1 [default: the only cluster]";
+
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    #[arg(help = TARGET)]
+    pub target: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    #[arg(help = TARGET)]
+    pub target: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    #[arg(help = TARGET)]
+    pub target: Option<String>,
+    /// Go on as more is written, until the cluster ends
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The last lines only
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    /// The clusters
+    #[arg(required_unless_present = "all")]
+    pub names: Vec<String>,
+    /// All clusters of this user
+    #[arg(long, conflicts_with = "names")]
+    pub all: bool,
+    /// No error where there is no such cluster
+    #[arg(long)]
+    pub ignore_not_found: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// The files; `-` reads standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where the clusters shall run
+    #[arg(long, value_enum, default_value_t = TargetArg::Kubernetes)]
+    pub target: TargetArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TargetArg {
+    /// Pods on Kubernetes
+    Kubernetes,
+    /// Pods on this machine
+    Local,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The file; `-` reads standard input
+    pub file: PathBuf,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: ObjectFormat,
+    /// The image that brings the agent
+    #[arg(long, value_name = "IMAGE", default_value = concat!("quorate-agent:v", env!("CARGO_PKG_VERSION")))]
+    pub agent_image: String,
+    /// Print the seed of the brokers' keys, too, which is made anew with each call
+    #[arg(long)]
+    pub show_secret: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: DoctorFormat,
+}
+
+/// The format of the doctor's findings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DoctorFormat {
+    /// For people
+    #[default]
+    Text,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it must be NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_command_is_its_own() {
+        let cli = Cli::try_parse_from(["quorate", "run", "-N", "4", "--", "app", "-n", "3", "--help"]);
+        let Verb::Run(run) = cli.unwrap().verb else { panic!("not run") };
+        assert_eq!((run.nodes, run.ntasks), (Some(4), None));
+        assert_eq!(run.words, ["app", "-n", "3", "--help"]);
+        let cli = Cli::try_parse_from(["quorate", "run", "-N4", "app", "-n", "3"]).unwrap();
+        let Verb::Run(run) = cli.verb else { panic!("not run") };
+        assert_eq!((run.ntasks, run.words.len()), (None, 3));
+    }
+}

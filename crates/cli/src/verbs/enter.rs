@@ -1,0 +1,81 @@
+//! `quorate shell` and `quorate exec`: commands in a pod, with the caller's own terminal.
+
+use super::targets;
+use crate::args::{ExecArgs, ShellArgs};
+use crate::control::{Answer, Request};
+use crate::refusal::Refusal;
+use crate::sandbox::{Identity, enter_pod};
+use anyhow::Context as _;
+use quorate_contract::exit;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
+
+pub(super) fn shell(args: &ShellArgs) -> anyhow::Result<i32> {
+    let shell = super::variable("SHELL").filter(|shell| std::path::Path::new(shell).is_file());
+    let shell = shell.unwrap_or_else(|| "/bin/sh".to_owned());
+    enter(args.target.as_deref(), &[shell])
+}
+
+pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<i32> {
+    enter(Some(&args.target), &args.command)
+}
+
+/// Runs a command in the launcher of a cluster, in a process of its own: entering a pod takes a
+/// process without threads.
+pub(super) fn run_in_launcher(cluster: &str, argv: &[String]) -> anyhow::Result<i32> {
+    let this = std::env::current_exe().context("cannot find this program")?;
+    let status = Command::new(this)
+        .arg("exec")
+        .arg(cluster)
+        .arg("--")
+        .args(argv)
+        .status()
+        .context("cannot start this program again")?;
+    Ok(code_of(status))
+}
+
+fn enter(word: Option<&str>, argv: &[String]) -> anyhow::Result<i32> {
+    let (running, pod) = targets::find(word)?;
+    running.keeper.send(&Request::Enter { pod }, &[]).context("cannot ask the cluster")?;
+    let answer = running.keeper.receive::<Answer>().context("cannot ask the cluster")?;
+    let (env, working_dir, sandboxed, files) = match answer {
+        Some((Answer::Way { env, working_dir, sandboxed }, files)) => {
+            (env, working_dir, sandboxed, files)
+        }
+        Some((Answer::Refused { message, known }, _)) => {
+            let hint = format!("its pods are {}", targets::some(&known));
+            return Err(Refusal::usage(message).hint(hint).into());
+        }
+        _ => return Err(Refusal::new("the cluster has just ended").into()),
+    };
+    if sandboxed {
+        let mut files = files.into_iter();
+        let (Some(keeper), Some(pod)) = (files.next(), files.next()) else {
+            return Err(Refusal::new("the cluster's answer is not complete").into());
+        };
+        enter_pod(Identity::of_caller(), &keeper, &pod).context("cannot enter the pod")?;
+    }
+    let program = argv.first().map_or("", String::as_str);
+    let mut command = Command::new(program);
+    command.args(&argv[1..]).env_clear().envs(env).current_dir(&working_dir);
+    // The caller's terminal may be another one than that of the run.
+    if let Some(term) = super::variable("TERM") {
+        command.env("TERM", term);
+    }
+    let status = match command.status() {
+        Ok(status) => status,
+        Err(error) => {
+            let code = match error.kind() {
+                std::io::ErrorKind::NotFound => exit::NOT_FOUND,
+                _ => exit::NOT_EXECUTABLE,
+            };
+            crate::terminal::write_stderr(&format!("error: cannot start {program}: {error}\n"));
+            return Ok(code);
+        }
+    };
+    Ok(code_of(status))
+}
+
+fn code_of(status: std::process::ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(exit::signaled)).unwrap_or(exit::FAILED)
+}
