@@ -47,7 +47,7 @@ for ranks in 1 2 4 8; do
     hydra) by_mpirun=(mpiexec -n "$ranks" -ppn "$each") ;;
     openmpi) by_mpirun=(mpirun -n "$ranks" --map-by node) ;;
     esac
-    direct=(quorate-agent run -N "$span" -n "$ranks" --)
+    direct=(quorate-agent run -N "$span" -n "$ranks" --tasks-per-node "$each" --)
     for program in hello ring; do
         run_case direct $program $ranks ${program}_is_whole "${direct[@]}" "$programs/$program" "$span"
         run_case mpirun $program $ranks ${program}_is_whole "${by_mpirun[@]}" "$programs/$program" "$span"

@@ -10,11 +10,20 @@
 //! know what a job is.
 
 pub mod channel;
+mod course;
+mod ending;
 pub mod handle;
 pub mod inventory;
+pub mod life;
+mod link;
+pub mod plain;
 pub mod services;
+mod shell;
+mod status;
+mod traffic;
+pub mod verbs;
 
 pub use channel::{Channel, ChannelError, Receiver, Sender};
-pub use handle::{ExchangeError, Member, Membership, Offline, Overlay, OverlayError};
+pub use handle::{CastFailed, ExchangeError, Member, Membership, Offline, Overlay, OverlayError};
 pub use inventory::Inventory;
 pub use services::{Launching, ProgramOutcome, Services, StopReason};

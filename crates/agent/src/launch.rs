@@ -8,5 +8,8 @@ pub mod affinity;
 pub mod environment;
 pub mod outcome;
 pub mod place;
+pub mod records;
+pub mod spawn;
 pub mod stdio;
+pub mod sweep;
 pub mod text;

@@ -7,16 +7,28 @@
 //! - [`launch`]: parallel jobs;
 //! - [`rsh`], [`hosts`]: unmodified launchers in batch scripts;
 //! - [`local`]: the unix socket between the broker and the verbs typed in the pod;
+//! - [`net`]: keys, TLS and names between pods;
 //! - [`settings`]: what the pod is told by files, environment and flags;
+//! - [`supervisor`]: PID 1 of the pod;
 //! - [`sys`]: the few Linux calls without a safe wrapper.
 
 pub mod broker;
+pub mod cli;
 pub mod hosts;
+pub mod install;
+pub mod job;
 pub mod launch;
 pub mod local;
+pub mod logs;
+pub mod net;
+pub mod process_management;
+pub mod query;
+pub mod report;
 pub mod rsh;
 pub mod settings;
+pub mod supervisor;
 pub mod sys;
+pub mod version;
 
 #[cfg(test)]
 mod testing;

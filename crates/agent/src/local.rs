@@ -7,6 +7,7 @@
 //! Frame: length of what follows (u32, big endian), kind (u8), payload.
 
 mod connection;
+pub mod server;
 
 pub use connection::{Call, Connection, End, Hello, LocalError, ReadHalf, WriteHalf, connect};
 

@@ -14,7 +14,6 @@ use zeroize::Zeroizing;
 pub const SEED_LENGTH: usize = 32;
 
 /// The cluster's secret. Wiped from memory when dropped; it has no printable form.
-#[derive(Clone)]
 pub struct Seed(Zeroizing<[u8; SEED_LENGTH]>);
 
 impl Seed {
@@ -69,8 +68,6 @@ pub struct Flags {
 pub struct Settings {
     /// The cluster's configuration.
     pub config: AgentConfig,
-    /// The cluster's secret.
-    pub seed: Seed,
     /// This broker's rank.
     pub rank: u32,
     /// The restart attempt.
@@ -167,11 +164,12 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Reads and checks everything. `variable` looks a variable of the environment up.
+    /// Reads and checks everything. `variable` looks a variable of the environment up. The seed
+    /// comes apart from the rest, so that whoever gets the settings does not get the secret.
     pub fn read(
         flags: &Flags,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, SettingsError> {
+    ) -> Result<(Self, Seed), SettingsError> {
         let path = flags
             .config
             .clone()
@@ -191,9 +189,8 @@ impl Settings {
         if config.locate(rank).is_none() {
             return Err(SettingsError::UnknownRank { rank, max_size: config.max_size });
         }
-        Ok(Self {
+        let settings = Self {
             config,
-            seed,
             rank,
             attempt,
             run_dir: flags.run_dir.clone().unwrap_or_else(|| paths::RUN_DIR.into()),
@@ -204,7 +201,8 @@ impl Settings {
             node: variable(env::NODE_NAME),
             hosts: flags.hosts.clone(),
             haste: flags.haste.max(1),
-        })
+        };
+        Ok((settings, seed))
     }
 
     /// The broker's local socket.

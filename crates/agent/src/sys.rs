@@ -1,13 +1,18 @@
 //! Linux calls without a safe wrapper, or whose use needs an argument of its own. The only
 //! unsafe code of the agent; nothing here decides anything.
 
+pub mod processes;
+
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
+use nix::unistd::{ForkResult, Pid};
 use std::io;
+use std::net::IpAddr;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use tokio::io::unix::AsyncFd;
 
 /// Makes the kernel send `signal` to this process when the thread that started it ends.
 pub fn die_with_parent(signal: Signal) -> nix::Result<()> {
@@ -17,6 +22,48 @@ pub fn die_with_parent(signal: Signal) -> nix::Result<()> {
 /// Makes this process the parent of its orphaned descendants, as PID 1 is of all.
 pub fn become_subreaper() -> nix::Result<()> {
     prctl::set_child_subreaper(true)
+}
+
+/// The host name as the kernel knows it.
+pub fn host_name() -> String {
+    nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The addresses of all interfaces that are up, IPv4 first; link-local ones need an interface's
+/// name to be of use and are left out.
+pub fn interface_addresses() -> Vec<IpAddr> {
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let mut found: Vec<IpAddr> = interfaces
+        .filter(|interface| interface.flags.contains(nix::net::if_::InterfaceFlags::IFF_UP))
+        .filter_map(|interface| {
+            let address = interface.address?;
+            if let Some(v4) = address.as_sockaddr_in() {
+                return Some(IpAddr::V4(v4.ip()));
+            }
+            let v6 = address.as_sockaddr_in6()?.ip();
+            (!v6.is_unicast_link_local()).then_some(IpAddr::V6(v6))
+        })
+        .collect();
+    found.sort_by_key(IpAddr::is_ipv6);
+    found
+}
+
+/// Takes over a descriptor that was left open for this process on purpose, and keeps it from
+/// those that this process starts.
+pub fn adopt(descriptor: RawFd) -> nix::Result<OwnedFd> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    #[expect(unsafe_code, reason = "a number from the command line becomes a descriptor")]
+    // SAFETY: the caller names a descriptor that was inherited for it and that nothing else in
+    // this process has taken; fcntl below proves that it is open before it is used.
+    let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    match fcntl(&owned, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)) {
+        Ok(_) => Ok(owned),
+        Err(errno) => {
+            // Not open, so not ours to close.
+            std::mem::forget(owned);
+            Err(errno)
+        }
+    }
 }
 
 /// Runs `action` in the child between fork and exec.
@@ -48,4 +95,69 @@ pub fn kill_child_with_us(command: &mut Command, signal: Signal) {
 pub fn allowed_cpus() -> nix::Result<Vec<u32>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).map(|c| c as u32).collect())
+}
+
+/// A descriptor that becomes readable when the process ends (pidfd_open(2)). `pid` must be an
+/// unreaped child of this process.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    #[expect(unsafe_code, reason = "pidfd_open has no wrapper in nix")]
+    // SAFETY: the call takes two integers and gives a new descriptor that nobody else owns.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Sends a signal to a process group. Tells whether there was anybody to get it.
+pub fn signal_group(group: i32, signal: i32) -> bool {
+    let Ok(signal) = Signal::try_from(signal) else { return false };
+    group > 1 && nix::sys::signal::killpg(Pid::from_raw(group), signal).is_ok()
+}
+
+/// Sends a signal to one process. Tells whether it was there.
+pub fn signal_process(pid: i32, signal: i32) -> bool {
+    let Ok(signal) = Signal::try_from(signal) else { return false };
+    pid > 1 && nix::sys::signal::kill(Pid::from_raw(pid), signal).is_ok()
+}
+
+/// Binds this thread, and what it starts from now on, to these CPUs.
+pub fn bind(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu as usize)?;
+    }
+    Ok(nix::sched::sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
+/// Registers a descriptor with the runtime, which must be running.
+pub fn watch(fd: OwnedFd, interest: tokio::io::Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    #[expect(unsafe_code, reason = "registering trusts the type to keep its descriptor")]
+    // SAFETY: an `OwnedFd` has one open descriptor, the same for all of its life.
+    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
+    registered.map_err(|refused| refused.into_parts().1)
+}
+
+/// Runs `child` in a new process, which exits with the code that it gives; gives the new
+/// process's pid.
+///
+/// Nothing is executed anew: the child goes on with a copy of this process's memory, which saves
+/// the loading of the binary. Must be called while the process has one thread.
+pub fn fork(child: &dyn Fn() -> i32) -> nix::Result<Pid> {
+    #[expect(unsafe_code, reason = "fork has no safe form")]
+    // SAFETY: the process has one thread by this function's contract, so no lock is held by a
+    // thread that the child does not have.
+    let side = unsafe { nix::unistd::fork() }?;
+    match side {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => std::process::exit(child()),
+    }
+}
+
+/// A line on stderr from a place that has no logger. A closed stderr is no reason to fail.
+pub fn complain(line: &str) {
+    use std::io::Write;
+    let _ = io::stderr().write_all(format!("quorate-agent: {line}\n").as_bytes());
 }

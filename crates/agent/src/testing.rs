@@ -40,3 +40,20 @@ pub(crate) fn config(groups: &[(&str, u32)]) -> AgentConfig {
         mpi: MpiFlavor::Auto,
     }
 }
+
+/// The settings of a rank of [`config`].
+pub(crate) fn settings(groups: &[(&str, u32)], rank: u32) -> crate::settings::Settings {
+    crate::settings::Settings {
+        config: config(groups),
+        rank,
+        attempt: 0,
+        run_dir: "/nonexistent".into(),
+        termination_log: "/nonexistent/log".into(),
+        pod: None,
+        pod_uid: None,
+        pod_ip: None,
+        node: None,
+        hosts: None,
+        haste: 1,
+    }
+}

@@ -47,7 +47,7 @@ pub const MAX_SIZE: i32 = 100_000;
     printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct MiniClusterSpec {
     /// Brokers, one per pod, the launcher included. Default: 1, or 1 + the sizes of `groups`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ pub struct MiniClusterSpec {
 
 /// What is different about the launcher.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Launcher {
     /// Tasks that the launcher takes; 0 keeps it free of tasks, as `mpirun` launchers are.
     /// Default: `spec.slots`.
@@ -143,7 +143,7 @@ pub struct Launcher {
 
 /// A group of workers.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Group {
     /// A DNS label; part of the pods' names.
     pub name: String,
@@ -161,7 +161,7 @@ pub struct Group {
 
 /// What the cluster is for: one of `command` or `parallel`.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Program {
     /// Run once on the launcher, for example a script that calls `mpirun`. An argument list, never
     /// a shell line.
@@ -177,7 +177,7 @@ pub struct Program {
 
 /// A parallel program.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Parallel {
     /// The program of each rank. An argument list, never a shell line.
     pub command: Vec<String>,
@@ -209,7 +209,6 @@ pub struct Parallel {
 
 /// A variable with a plain value.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Variable {
     /// The name.
     pub name: String,
@@ -220,7 +219,7 @@ pub struct Variable {
 
 /// Host files and variables for MPI's own launchers.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Mpi {
     /// Whose format and variables batch scripts get; `auto` sets all families at once.
     #[serde(default)]
@@ -246,7 +245,7 @@ pub enum Flavor {
 
 /// How brokers find each other, and how long they try.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
     /// Children of an inner broker in the tree; 0 lets the agent choose from the size.
     #[serde(default)]
@@ -275,7 +274,7 @@ impl Default for Bootstrap {
 
 /// What happens when something fails (`docs/adr/0001-recovery.md`).
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct FailurePolicy {
     /// How often the whole cluster may start again after a failure. Disruptions by Kubernetes
     /// (drain, preemption, a lost node's eviction) restart it without counting.
@@ -285,7 +284,7 @@ pub struct FailurePolicy {
 
 /// Names and reach of the pods.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Network {
     /// The headless Service's name: the second label of each pod's host name. Default: the
     /// MiniCluster's name.

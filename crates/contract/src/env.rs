@@ -22,6 +22,8 @@ pub const SOCKET: &str = "QUORATE_SOCKET";
 pub const BROKER_RANK: &str = "QUORATE_BROKER_RANK";
 /// Set by the agent for what it starts: the cluster's name.
 pub const CLUSTER: &str = "QUORATE_CLUSTER";
+/// Set by the agent for what it starts: tells it from other processes, for sweeps.
+pub const MARK: &str = "QUORATE_MARK";
 /// Set by the agent for launched tasks: the job they belong to.
 pub const JOB_ID: &str = "QUORATE_JOB_ID";
 /// Set by the agent for launched tasks: the task's rank in its job.

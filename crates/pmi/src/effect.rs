@@ -183,6 +183,8 @@ pub struct Cleanup {
     pub ignore: Vec<String>,
     /// Directories are emptied with all that is below them; otherwise only of their own files.
     pub recursive: bool,
+    /// Only directories that are empty go, no file. Never with `recursive`.
+    pub only_empty: bool,
     /// The directories themselves stay (emptied).
     pub leave_top: bool,
 }

@@ -1,7 +1,7 @@
 //! The shape of a parallel job: which rank is on which node, and what one node's server needs to
 //! know beside that. Owns the checks that make the rest of the crate total; does not know any wire.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A parallel job as all of its nodes see it. Cheap to share: every node's [`Layout`] points to it.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Job {
     app: u32,
     universe: u32,
     mapping: String,
+    /// The packed part of the PMIx job info that all nodes share, by encoding; made on first use.
+    pub(crate) process_info: [OnceLock<Arc<[u8]>>; 2],
 }
 
 /// What makes a [`Job`].
@@ -138,6 +140,7 @@ impl Job {
             ranks_of,
             app: spec.app,
             universe: spec.universe.max(size),
+            process_info: [OnceLock::new(), OnceLock::new()],
         }))
     }
 

@@ -5,11 +5,26 @@
 //! one engine: [`Effect::Exchange`] brings this node's blob into an exchange of all nodes, and
 //! [`JobServer::exchanged`] takes the blobs of all; what ranks ask for is then answered from memory.
 
+#![forbid(unsafe_code)]
+
+mod core;
 mod effect;
 mod environment;
+mod fence;
+mod kvs;
 mod layout;
 mod mapping;
+mod pmi1;
+mod pmi2;
+mod pmix;
 mod server;
+mod varint;
+
+#[cfg(test)]
+mod fuzz;
+// Transcripts of the golden tests name the crate from outside; fuzzing reads them inside.
+#[cfg(test)]
+extern crate self as quorate_pmi;
 
 pub use effect::{Cleanup, CleanupOf, ClientId, Effect, Output, Protocol, Sequence};
 pub use environment::{Offer, Transports, UnknownOffer, must_not_leak};

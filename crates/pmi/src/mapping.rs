@@ -2,7 +2,9 @@
 //! process manager defined and Flux RFC 13 repeats: `(vector,(first node,nodes,ranks per node),...)`.
 //!
 //! A reader deals ranks out block by block: a block `(f,n,p)` gives `p` ranks to each of the nodes
-//! `f..f+n`. When the list is used up and ranks are left, it starts again.
+//! `f..f+n`. When the list is used up and ranks are left, it starts again. Some readers take the
+//! block that begins with node 0 for the start, so only lists with one such block, the first, are
+//! left short.
 
 use std::fmt::Write;
 
@@ -43,7 +45,9 @@ fn blocks(node_of: &[u32]) -> Vec<Block> {
 /// The length of the shortest list that, started again whenever it is used up, deals `node_of`; the
 /// last round may break off anywhere.
 fn period(blocks: &[Block], node_of: &[u32]) -> usize {
+    let starts = |blocks: &[Block]| blocks.iter().filter(|block| block.first == 0).count();
     (1..blocks.len())
+        .take_while(|&period| blocks[0].first == 0 && starts(&blocks[..period]) == 1)
         .find(|&period| deal(&blocks[..period]).zip(node_of).all(|(dealt, &node)| dealt == node))
         .unwrap_or(blocks.len())
 }
@@ -82,6 +86,8 @@ mod tests {
         assert_eq!(vector(&[0, 1, 0]), "(vector,(0,2,1))");
         assert_eq!(vector(&[0, 0, 0, 1, 1, 1, 2]), "(vector,(0,2,3),(2,1,1))");
         assert_eq!(vector(&[0]), "(vector,(0,1,1))");
+        // Wrapping is clear only from the block with node 0 on.
+        assert_eq!(vector(&[1, 0, 1, 0]), "(vector,(1,1,1),(0,2,1),(0,1,1))");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The tier `lint`: what can be told without running the products.
 
 use crate::tally::{Clock, Tally};
-use crate::{deps, exec, workspace};
+use crate::{crd, deps, exec, workspace};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) fn run(clock: Clock) -> Result<Tally> {
             .args(["doc", "--locked", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
+    clock.say("generated files");
+    tally.case(crd::run(true)?);
     clock.say("structure");
     tally.case(deps::run()?);
     Ok(tally)

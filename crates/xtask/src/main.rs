@@ -9,6 +9,7 @@
 
 mod bench;
 mod ci;
+mod crd;
 mod demo;
 mod deps;
 mod dist;
@@ -59,6 +60,12 @@ enum Chore {
     /// Times commands inside a cluster, for `bench`.
     #[command(hide = true)]
     TimeRounds { spec: PathBuf, results: PathBuf },
+    /// Writes the CRD from the types of the API.
+    Crd {
+        /// Writes nothing, but fails if the file is not as it should be.
+        #[arg(long)]
+        check: bool,
+    },
     /// Rewrites the golden files of the tests.
     Golden,
     /// Builds the shipped binaries into target/dist.
@@ -104,6 +111,7 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Demo => demo::run(),
         Chore::Bench { name, json } => bench::run(name.as_deref(), json.as_deref()),
         Chore::TimeRounds { spec, results } => bench::run_inside(spec, results),
+        Chore::Crd { check } => crd::run(*check),
         Chore::Golden => golden::run(),
         Chore::Dist => {
             let dist = dist::build()?;

@@ -13,8 +13,10 @@ use tokio::sync::{Semaphore, mpsc};
 /// The most bytes of one message; longer ones are split by [`Sender::send`].
 pub const MESSAGE_LIMIT: usize = 64 * 1024;
 
-/// Names a channel within this broker.
-pub type ChannelId = u64;
+pub(crate) use quorate_overlay::ChannelId;
+
+/// Messages of one sender that are on the way to the node task or held back by it.
+pub(crate) const WINDOW: usize = 8;
 
 /// Why a channel broke.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,10 +47,10 @@ pub enum ChannelError {
 
 /// What channels tell the node task without waiting. The queue is unbounded; what is in it is
 /// bounded by the credit of each channel.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
-    /// The reader has taken so many bytes.
-    Consumed { id: ChannelId, bytes: usize },
+    /// The reader has taken a message.
+    Consumed(ChannelId),
     /// The reader is gone: what still comes is dropped.
     Unread(ChannelId),
     /// The last sender is gone without a finish.
@@ -111,8 +113,8 @@ pub struct Sender {
 struct Outgoing {
     id: ChannelId,
     peer: u32,
-    /// Bytes that may still be sent; the node task adds what the peer grants, and closes it when
-    /// the channel breaks.
+    /// Messages that may still be handed over, [`WINDOW`] at first; the node task gives each back
+    /// when it is on its way, and closes it when the channel breaks.
     credit: Arc<Semaphore>,
     node: mpsc::Sender<ToNode>,
     control: mpsc::UnboundedSender<Control>,
@@ -145,21 +147,17 @@ impl Sender {
         self.shared.peer
     }
 
-    /// Sends a message, in order. Waits for credit; more than [`MESSAGE_LIMIT`] bytes arrive as
-    /// several messages.
+    /// Sends a message, in order. Waits while the peer does not read; more than
+    /// [`MESSAGE_LIMIT`] bytes arrive as several messages, none at all do not arrive.
     pub async fn send(&self, mut message: Bytes) -> Result<(), ChannelError> {
-        loop {
+        while !message.is_empty() {
             let part = message.split_to(message.len().min(MESSAGE_LIMIT));
-            let cost = u32::try_from(part.len().max(1)).expect("a part is at most 64 KiB");
             let closed = || ChannelError::Closed { peer: self.shared.peer };
-            let permit = self.shared.credit.acquire_many(cost).await.map_err(|_| closed())?;
-            permit.forget();
+            self.shared.credit.acquire().await.map_err(|_| closed())?.forget();
             let command = ToNode::Data { id: self.shared.id, part };
             self.shared.node.send(command).await.map_err(|_| closed())?;
-            if message.is_empty() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Ends this direction: the peer's [`Receiver::recv`] gives `None` after all messages, or
@@ -216,9 +214,8 @@ impl Receiver {
         }
         match self.messages.recv().await {
             Some(Incoming::Data(message)) => {
-                let taken = Control::Consumed { id: self.id, bytes: message.len().max(1) };
                 // Fails only when the node task is gone, and the channel with it.
-                let _ = self.control.send(taken);
+                let _ = self.control.send(Control::Consumed(self.id));
                 Ok(Some(message))
             }
             Some(Incoming::End(outcome)) => {

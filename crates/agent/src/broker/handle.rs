@@ -6,6 +6,7 @@ use crate::settings::Settings;
 use bytes::Bytes;
 use quorate_contract::AgentConfig;
 use quorate_contract::status::{BrokerState, ClusterStatus, ProgramStatus};
+use quorate_overlay::Command;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -94,14 +95,22 @@ pub struct Membership {
     pub online: BTreeMap<u32, Member>,
 }
 
-/// A rank was lost after it had been connected. On rank 0 for every rank; elsewhere for ranks
-/// that this broker was told of.
+/// A rank was lost or has left. Every broker is told of every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offline {
     /// The lost rank.
     pub rank: u32,
     /// What is known of why.
     pub reason: String,
+}
+
+/// A cast from here did not reach some ranks, and will not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CastFailed {
+    /// The service of the cast.
+    pub service: String,
+    /// Who did not get it, and why.
+    pub ranks: Vec<(u32, String)>,
 }
 
 /// The broker, seen by the rest of the agent. Cheap to clone.
@@ -116,6 +125,9 @@ pub(crate) struct Shared {
     pub(crate) node: mpsc::Sender<ToNode>,
     pub(crate) membership: watch::Receiver<Arc<Membership>>,
     pub(crate) offline: broadcast::Sender<Offline>,
+    pub(crate) cast_failed: broadcast::Sender<CastFailed>,
+    /// Counts changes that [`Overlay::status`] shows.
+    pub(crate) changed: watch::Receiver<u64>,
 }
 
 /// What tasks ask of the node task.
@@ -130,7 +142,7 @@ pub(crate) enum ToNode {
     /// Ask and wait for one answer.
     Request { to: u32, service: String, body: Bytes, reply: Reply<Bytes> },
     /// The answer of one of our services to a request from outside.
-    Respond { request: u64, outcome: Result<Bytes, String> },
+    Respond { request: ChannelId, outcome: Result<Bytes, String> },
     /// Tell many.
     Cast { to: Vec<u32>, service: String, body: Bytes, reply: Reply<()> },
     /// One contribution to an exchange.
@@ -141,6 +153,14 @@ pub(crate) enum ToNode {
         blob: Bytes,
         reply: oneshot::Sender<Result<Vec<(u32, Bytes)>, ExchangeError>>,
     },
+    /// Tell all, in one order.
+    Publish { topic: String, body: Bytes },
+    /// A job has no more exchanges.
+    EndJob { job: u64 },
+    /// The way to a rank.
+    Hop { to: u32, reply: oneshot::Sender<Option<u32>> },
+    /// A wish of the broker's own life.
+    Life(Command),
     /// What the cluster looks like (rank 0 answers for all).
     Status { reply: oneshot::Sender<ClusterStatus> },
     /// The program's shape, for the status.
@@ -233,24 +253,52 @@ impl Overlay {
         answer.await.map_err(|_| ExchangeError::Leaving)?
     }
 
+    /// The job has no more exchanges: frees their memory here, and on rank 0 everywhere.
+    pub async fn end_job(&self, job: u64) -> Result<(), OverlayError> {
+        self.tell(ToNode::EndJob { job }).await
+    }
+
+    /// Publishes an event to all brokers; all get the events of the cluster in the same order.
+    pub async fn publish(&self, topic: &str, body: Bytes) -> Result<(), OverlayError> {
+        self.tell(ToNode::Publish { topic: topic.to_owned(), body }).await
+    }
+
+    /// Casts from here that did not reach somebody, from now on.
+    pub fn cast_failures(&self) -> broadcast::Receiver<CastFailed> {
+        self.shared.cast_failed.subscribe()
+    }
+
+    /// Counts the changes that [`Overlay::status`] shows, as a value that can be waited on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changed.clone()
+    }
+
+    /// The neighbour through which a rank is reached now.
+    pub async fn next_hop(&self, to: u32) -> Result<Option<u32>, OverlayError> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(ToNode::Hop { to, reply }).await?;
+        answer.await.map_err(|_| OverlayError::Leaving)
+    }
+
     /// The cluster as this broker knows it; the whole of it on rank 0.
     pub async fn status(&self) -> Result<ClusterStatus, OverlayError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.shared.node.send(ToNode::Status { reply }).await;
-        sent.map_err(|_| OverlayError::Leaving)?;
+        self.tell(ToNode::Status { reply }).await?;
         answer.await.map_err(|_| OverlayError::Leaving)
     }
 
     /// Publishes the shape of the running program in [`Overlay::status`] (rank 0).
     pub async fn program_started(&self, status: ProgramStatus) -> Result<(), OverlayError> {
-        let sent = self.shared.node.send(ToNode::Program { status }).await;
-        sent.map_err(|_| OverlayError::Leaving)
+        self.tell(ToNode::Program { status }).await
+    }
+
+    pub(crate) async fn tell(&self, command: ToNode) -> Result<(), OverlayError> {
+        self.shared.node.send(command).await.map_err(|_| OverlayError::Leaving)
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> ToNode) -> Result<T, OverlayError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.shared.node.send(command(reply)).await;
-        sent.map_err(|_| OverlayError::Leaving)?;
+        self.tell(command(reply)).await?;
         answer.await.map_err(|_| OverlayError::Leaving)?
     }
 }

@@ -5,7 +5,8 @@ use super::channel::Channel;
 use super::handle::Overlay;
 use crate::local::Call;
 use bytes::Bytes;
-use quorate_contract::Report;
+use quorate_contract::exit;
+use quorate_contract::report::{Reason, Report};
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
@@ -17,6 +18,7 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type OnChannel = Arc<dyn Fn(Channel) -> BoxFuture<()> + Send + Sync>;
 type OnRequest = Arc<dyn Fn(u32, Bytes) -> BoxFuture<Result<Bytes, String>> + Send + Sync>;
 type OnCast = Arc<dyn Fn(u32, Bytes) + Send + Sync>;
+type OnEvent = Arc<dyn Fn(u64, Bytes) + Send + Sync>;
 type OnVerb = Arc<dyn Fn(Call) -> BoxFuture<()> + Send + Sync>;
 
 /// Handlers by name. Filled once, before the broker joins, so that no message comes too early.
@@ -25,6 +27,7 @@ pub struct Services {
     pub(crate) channels: HashMap<String, OnChannel>,
     pub(crate) requests: HashMap<String, OnRequest>,
     pub(crate) casts: HashMap<String, OnCast>,
+    pub(crate) events: HashMap<String, OnEvent>,
     pub(crate) verbs: HashMap<String, OnVerb>,
 }
 
@@ -34,6 +37,7 @@ impl fmt::Debug for Services {
             .field("channels", &self.channels.keys())
             .field("requests", &self.requests.keys())
             .field("casts", &self.casts.keys())
+            .field("events", &self.events.keys())
             .field("verbs", &self.verbs.keys())
             .finish()
     }
@@ -69,6 +73,15 @@ impl Services {
         self.casts.insert(service.to_owned(), Arc::new(handler));
     }
 
+    /// Takes the events of a topic ([`Overlay::publish`]): `handler` gets the event's number and
+    /// body. Called in order, with the same care as [`Services::on_cast`].
+    pub fn on_event<F>(&mut self, topic: &str, handler: F)
+    where
+        F: Fn(u64, Bytes) + Send + Sync + 'static,
+    {
+        self.events.insert(topic.to_owned(), Arc::new(handler));
+    }
+
     /// Runs `handler` as a task of its own for each call of a verb on the local socket.
     pub fn on_verb<F, Fut>(&mut self, verb: &str, handler: F)
     where
@@ -97,6 +110,8 @@ pub enum StopReason {
     Orphaned,
     /// Told to stop from outside (SIGTERM).
     Terminated,
+    /// Rank 0 was started anew: what the former one had under way is over.
+    RootReplaced,
     /// Another failure that ends this broker.
     Failed,
 }
@@ -109,6 +124,24 @@ pub trait Launching: Send + Sync + 'static {
     /// Runs the program of the configuration to its end. Called on rank 0 when the cluster is
     /// quorate; dropped (cancelled) when the broker has to stop before that.
     fn run_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome>;
+
+    /// Called instead of [`Launching::run_program`] when an earlier broker of this launcher died
+    /// while its program ran. What became of it may be in the run directory
+    /// ([`crate::supervisor::take_ends`]). By default the program counts as lost.
+    fn resume_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome> {
+        let _ = overlay;
+        Box::pin(async {
+            let message = "the launcher's broker died while the program ran";
+            let report = Report::new(exit::BROKER_LOST, Reason::BrokerLost, message);
+            ProgramOutcome { report }
+        })
+    }
+
+    /// A signal that the pod got and that does not stop it (SIGHUP, SIGUSR1, SIGUSR2, SIGCONT,
+    /// SIGTSTP, SIGWINCH): passed on to the program on rank 0. Nobody else gets it by default.
+    fn signal(&self, overlay: &Overlay, signal: i32) {
+        let _ = (overlay, signal);
+    }
 
     /// Stops all tasks of this broker: first kindly, and with SIGKILL by the end of `grace`.
     /// Resolves when none is left.

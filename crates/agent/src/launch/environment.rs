@@ -6,6 +6,7 @@
 //! management come from `process_management`; those of batch scripts from `hosts`.
 
 use super::text;
+use crate::settings::Settings;
 use quorate_contract::env as names;
 use quorate_pmi::must_not_leak;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,22 @@ impl Difference {
         }
         all
     }
+}
+
+/// The variables of everything that the agent starts in a pod.
+pub fn pod(settings: &Settings, all: &mut Variables) {
+    let mut set = |name: &str, value: OsString| {
+        all.insert(name.into(), value);
+    };
+    set(names::SOCKET, settings.socket().into_os_string());
+    set(names::BROKER_RANK, settings.rank.to_string().into());
+    set(names::CLUSTER, settings.config.cluster.name.clone().into());
+}
+
+/// The value of the variable that marks what the agent has started, so that a sweep finds
+/// processes that left their group and session. No two brokers of a machine share one.
+pub fn mark(settings: &Settings, what: &str) -> String {
+    format!("{}.{}.{}.{what}", settings.config.cluster.uid, settings.attempt, settings.rank)
 }
 
 /// Where a task stands in its job.

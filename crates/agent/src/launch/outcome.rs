@@ -31,6 +31,13 @@ pub enum TaskEnd {
     NotStarted(String),
 }
 
+impl TaskEnd {
+    /// Whether there was a process at all.
+    pub fn was_started(&self) -> bool {
+        matches!(self, Self::Exited(_) | Self::Signaled(_))
+    }
+}
+
 /// Where a task stood with its process-management server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -96,6 +103,7 @@ pub struct Judge {
     abort: Option<i32>,
     lost: bool,
     cancel: Option<Cancel>,
+    asked: Option<i32>,
     first: Option<First>,
 }
 
@@ -163,6 +171,7 @@ impl Judge {
             abort: None,
             lost: false,
             cancel: None,
+            asked: None,
             first: None,
         }
     }
@@ -179,6 +188,9 @@ impl Judge {
             TaskEnd::Signaled(signal) => Some(signal),
             _ => None,
         };
+        if let Some(signal) = signal.filter(|signal| self.asked == Some(*signal)) {
+            self.cancel.get_or_insert(Cancel::Signal(signal));
+        }
         self.fail(First {
             reason,
             text: format!("rank {} on {pod} {what}", task.rank),
@@ -245,6 +257,11 @@ impl Judge {
             others: 0,
         });
         Verdict::End(Duration::ZERO)
+    }
+
+    /// The user sent a signal: whoever dies of it has not failed.
+    pub fn asked(&mut self, signal: i32) {
+        self.asked = Some(signal);
     }
 
     /// The job is ended from outside.

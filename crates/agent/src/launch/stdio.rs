@@ -11,7 +11,7 @@ mod tests;
 
 /// The longest line that is kept whole. A longer one, or output without line ends, goes on in
 /// pieces of this size.
-pub const LINE_LIMIT: usize = 64 * 1024;
+pub const LINE_LIMIT: usize = 32 * 1024;
 
 /// Cuts one task's stream into pieces of whole lines.
 #[derive(Debug, Default)]
@@ -78,6 +78,39 @@ impl Merge {
             }
             out.extend_from_slice(line);
             self.open = (!line.ends_with(b"\n")).then_some(rank);
+        }
+    }
+}
+
+/// How much of one input all of several readers have taken.
+#[derive(Debug)]
+pub struct Slowest {
+    /// By reader; `None` is gone and holds nobody up.
+    taken: Vec<Option<u64>>,
+    told: u64,
+}
+
+impl Slowest {
+    /// So many readers that have taken nothing.
+    pub fn new(readers: usize) -> Self {
+        Self { taken: vec![Some(0); readers], told: 0 }
+    }
+
+    /// A reader has taken more. Gives by how much the slowest has moved on.
+    pub fn took(&mut self, reader: usize, bytes: u64) -> u64 {
+        if let Some(taken) = self.taken.get_mut(reader).and_then(Option::as_mut) {
+            *taken += bytes;
+        }
+        let slowest = self.taken.iter().flatten().min().copied().unwrap_or(self.told);
+        let more = slowest - self.told.min(slowest);
+        self.told += more;
+        more
+    }
+
+    /// A reader takes no more.
+    pub fn gone(&mut self, reader: usize) {
+        if let Some(taken) = self.taken.get_mut(reader) {
+            *taken = None;
         }
     }
 }

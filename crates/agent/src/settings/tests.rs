@@ -57,7 +57,7 @@ const WORKER: &[(&str, &str)] =
 #[test]
 fn rank_and_attempt_come_from_the_environment() {
     let pod = pod();
-    let settings = Settings::read(&pod.flags, &variables(WORKER)).unwrap();
+    let (settings, _) = Settings::read(&pod.flags, &variables(WORKER)).unwrap();
     assert_eq!((settings.rank, settings.attempt), (2, 3));
     assert_eq!(settings.display_name(), "worker-0-1");
 }
@@ -67,7 +67,7 @@ fn flags_override_the_environment() {
     let mut pod = pod();
     pod.flags.rank = Some(1);
     pod.flags.attempt = Some(8);
-    let settings = Settings::read(&pod.flags, &variables(WORKER)).unwrap();
+    let (settings, _) = Settings::read(&pod.flags, &variables(WORKER)).unwrap();
     assert_eq!((settings.rank, settings.attempt), (1, 8));
 }
 
@@ -111,8 +111,8 @@ fn each_error_names_what_is_wrong_and_the_way_out() {
 #[test]
 fn the_seed_has_no_printable_form() {
     let pod = pod();
-    let settings = Settings::read(&pod.flags, &variables(WORKER)).unwrap();
-    let text = format!("{settings:?}");
+    let (settings, seed) = Settings::read(&pod.flags, &variables(WORKER)).unwrap();
+    let text = format!("{settings:?} {seed:?}");
     assert!(text.contains("Seed(redacted)"), "{text}");
     assert!(!text.contains("7, 7"), "{text}");
 }

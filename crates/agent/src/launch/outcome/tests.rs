@@ -133,3 +133,16 @@ fn an_interrupt_is_a_cancellation() {
     let outcome = judge.outcome(second());
     assert_eq!((outcome.exit_code, outcome.reason), (130, Reason::Canceled));
 }
+
+#[test]
+fn dying_of_the_signal_that_the_user_sent_is_no_failure_of_the_rank() {
+    let mut judge = Judge::new(1, false);
+    judge.asked(15);
+    judge.task_ended(&ended(0, TaskEnd::Signaled(15)), 0, "a");
+    let outcome = judge.outcome(second());
+    assert_eq!((outcome.exit_code, outcome.reason), (143, Reason::Canceled));
+    let mut judge = Judge::new(1, false);
+    judge.asked(15);
+    judge.task_ended(&ended(0, TaskEnd::Exited(0)), 0, "a");
+    assert_eq!(judge.outcome(second()), Outcome::completed());
+}

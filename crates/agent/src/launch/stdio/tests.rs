@@ -60,6 +60,17 @@ fn without_labels_bytes_are_untouched() {
 }
 
 #[test]
+fn the_slowest_reader_sets_the_pace() {
+    let mut slowest = Slowest::new(3);
+    slowest.gone(2);
+    assert_eq!(slowest.took(0, 10), 0);
+    assert_eq!(slowest.took(1, 4), 4);
+    assert_eq!(slowest.took(1, 10), 6);
+    slowest.gone(0);
+    assert_eq!(slowest.took(1, 1), 5);
+}
+
+#[test]
 fn the_tail_holds_the_last_lines() {
     let mut tail = Tail::default();
     for n in 0..1000 {

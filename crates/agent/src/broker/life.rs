@@ -1,0 +1,252 @@
+//! `quorate-agent broker`: one broker from its settings to its exit code.
+//!
+//! ```text
+//!   flags ─▶ supervisor ─▶ settings, keys, sockets ─▶ node task ─▶ course ─▶ report, exit code
+//! ```
+//!
+//! This module puts a broker together; what it does in each state is in [`super::course`].
+
+use super::course::Course;
+use super::inventory::Inventory;
+use super::link::{self, Dialer};
+use super::services::{Launching, Services};
+use super::shell::{Ends, Shell};
+use super::verbs;
+use crate::local::server;
+use crate::net::keys::Keyring;
+use crate::net::resolve::{Resolver, parse_address_book};
+use crate::net::tls::Tls;
+use crate::report::leave_report;
+use crate::settings::{Flags, Seed, Settings, termination_log};
+use crate::supervisor::{Post, supervise};
+use crate::sys;
+use anyhow::Context;
+use quorate_contract::report::{Reason, Report};
+use quorate_contract::{exit, paths};
+use quorate_overlay::{BootId, Config, Millis, Timing};
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::net::TcpListener;
+
+/// In the run directory: the broker's process id.
+const PID_FILE: &str = "broker.pid";
+
+/// Be this pod's broker: the command of the pod's main container
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    flags: Flags,
+    /// A listening socket that was left open for this process
+    #[arg(long, value_name = "FD", hide = true)]
+    listen_fd: Option<i32>,
+    /// A descriptor to hold open for as long as this pod lives
+    #[arg(long, value_name = "FD", hide = true)]
+    hold_fd: Option<i32>,
+    /// Stop when the process that started this one ends
+    #[arg(long, hide = true)]
+    with_parent: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, launching: &Arc<dyn Launching>) -> anyhow::Result<i32> {
+    if args.with_parent {
+        sys::die_with_parent(nix::sys::signal::Signal::SIGTERM)
+            .context("cannot watch the parent")?;
+    }
+    let _held = args.hold_fd.map(sys::adopt).transpose().context("--hold-fd is not open")?;
+    let listener = args.listen_fd.map(sys::adopt).transpose().context("--listen-fd is not open")?;
+    let flags = &args.flags;
+    let post = Post {
+        run_dir: flags.run_dir.clone().unwrap_or_else(|| paths::RUN_DIR.into()),
+        termination_log: termination_log(flags),
+    };
+    let code = supervise(&post, &|| broker(flags, listener.as_ref(), launching))?;
+    Ok(code)
+}
+
+/// The broker process: its settings, its runtime, its life.
+fn broker(flags: &Flags, listener: Option<&OwnedFd>, launching: &Arc<dyn Launching>) -> i32 {
+    crate::logs::start();
+    let started = unix_millis();
+    let variable = |name: &str| std::env::var(name).ok();
+    let settings = match Settings::read(flags, &variable) {
+        Ok(settings) => settings,
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            return give_up(flags, exit::USAGE, &error);
+        }
+    };
+    let (settings, seed) = settings;
+    let live = || -> anyhow::Result<i32> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the broker's runtime")?;
+        let code = runtime.block_on(live(settings, &seed, listener, launching, started))?;
+        // Handlers of calls that still wait for something must not hold up the end.
+        runtime.shutdown_background();
+        Ok(code)
+    };
+    live().unwrap_or_else(|error| give_up(flags, exit::FAILED, &error))
+}
+
+/// Ends a broker that cannot begin.
+fn give_up(flags: &Flags, code: i32, error: &anyhow::Error) -> i32 {
+    let message = format!("{error:#}");
+    sys::complain(&message);
+    leave_report(&termination_log(flags), &Report::new(code, Reason::Environment, message));
+    code
+}
+
+async fn live(
+    settings: Settings,
+    seed: &Seed,
+    listener: Option<&OwnedFd>,
+    launching: &Arc<dyn Launching>,
+    started: u64,
+) -> anyhow::Result<i32> {
+    let settings = Arc::new(settings);
+    let writable = || format!("the run directory {} must be writable", settings.run_dir.display());
+    fs::create_dir_all(settings.run_dir.join("tasks")).with_context(writable)?;
+    fs::write(settings.run_dir.join(PID_FILE), std::process::id().to_string())
+        .with_context(writable)?;
+    let inventory = Arc::new(Inventory::detect(&settings));
+    let keyring = Keyring::new(seed, &settings.config.cluster.uid);
+    let tls = Arc::new(Tls::new(keyring, settings.rank, settings.attempt));
+    let book = match &settings.hosts {
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read the address book {}", path.display()))?;
+            Some(parse_address_book(&text)?)
+        }
+        None => None,
+    };
+    let own = book.as_ref().and_then(|book| book.get(&settings.rank).copied());
+    let listener = listen(&settings, listener, own)?;
+    let dialer = Dialer { tls: tls.clone(), resolver: Resolver::default(), book };
+    let config = node_config(&settings, &inventory)?;
+    tracing::info!(
+        rank = settings.rank,
+        attempt = settings.attempt,
+        boot = %config.boot,
+        name = settings.display_name(),
+        "broker started"
+    );
+
+    let (shell, Ends { overlay, services, to_node, life }) =
+        Shell::new(settings.clone(), config, &inventory, dialer);
+    let mut table = Services::default();
+    verbs::register(&overlay, &mut table);
+    launching.register(&overlay, &mut table);
+    services.set(table).expect("the table is set once, here");
+    let socket = settings.socket();
+    let local = server::bind(&socket)
+        .with_context(|| format!("cannot make the local socket {}", socket.display()))?;
+    let course = Course::new(overlay, launching.clone(), started);
+    let course = course.context("cannot watch signals")?;
+    tokio::spawn(link::accept(listener, tls, to_node));
+    tokio::spawn(server::serve(local, services));
+    let node = tokio::spawn(shell.run());
+
+    let report = course.run(life).await;
+    // The node's last words, to neighbours that wait for them.
+    let _ = node.await;
+    let _ = fs::remove_file(&socket);
+    tracing::info!(code = report.exit_code, reason = report.reason.as_str(), "broker ended");
+    leave_report(&settings.termination_log, &report);
+    Ok(report.exit_code)
+}
+
+/// The socket that other brokers connect to: one that was handed over, the address book's, or the
+/// configured port on all addresses.
+fn listen(
+    settings: &Settings,
+    handed_over: Option<&OwnedFd>,
+    own: Option<SocketAddr>,
+) -> anyhow::Result<TcpListener> {
+    if let Some(descriptor) = handed_over {
+        let listener = std::net::TcpListener::from(descriptor.try_clone()?);
+        listener.set_nonblocking(true)?;
+        return TcpListener::from_std(listener).context("cannot use the inherited socket");
+    }
+    let port = settings.config.port(settings.rank);
+    let any: [SocketAddr; 2] =
+        [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
+    let candidates = own.map_or(any.to_vec(), |address| vec![address]);
+    let mut last = None;
+    for address in candidates {
+        match bind(address) {
+            Ok(listener) => return Ok(listener),
+            // Without IPv6 the first cannot be had, with it the second is not needed.
+            Err(error) => last = last.or(Some((address, error))),
+        }
+    }
+    let (address, error) = last.expect("there is at least one candidate");
+    Err(error).with_context(|| {
+        format!(
+            "cannot listen on port {}: if another program has it, set bootstrap.port to a free one",
+            address.port()
+        )
+    })
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+    };
+    // A broker that is started again must not wait for connections of its former life.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(1024)
+}
+
+/// What the node is told.
+fn node_config(settings: &Settings, inventory: &Inventory) -> anyhow::Result<Config> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(std::io::Error::other).context("no random numbers")?;
+    let (boot, seed) = random.split_at(16);
+    let boot = u128::from_be_bytes(boot.try_into().expect("the first part has 16 bytes"));
+    let seed = u64::from_be_bytes(seed.try_into().expect("the second part has 8 bytes"));
+    let config = &settings.config;
+    Ok(Config {
+        rank: settings.rank,
+        size: config.size,
+        min_size: config.min_size,
+        max_size: config.max_size,
+        fanout: config.bootstrap.fanout,
+        cluster: config.cluster.uid.clone(),
+        attempt: settings.attempt,
+        boot: BootId(boot.max(1)),
+        inventory: inventory.to_wire(),
+        timing: timing(settings)?,
+        seed,
+    })
+}
+
+fn timing(settings: &Settings) -> anyhow::Result<Timing> {
+    let bootstrap = &settings.config.bootstrap;
+    let orphan = Millis(u64::from(bootstrap.orphan_timeout_seconds) * 1000);
+    let usual = Timing::default();
+    let patience = Timing {
+        orphan_timeout: orphan,
+        // A broker gives itself up before its parent gives it up.
+        lost_after: usual.lost_after.max(Millis(orphan.0 + orphan.0 / 3)),
+        ..usual
+    };
+    let timing = Timing {
+        bootstrap_timeout: Millis(u64::from(bootstrap.timeout_seconds) * 1000),
+        ..patience.scaled(1000 / u64::from(settings.haste).min(1000))
+    };
+    timing.check().context("bootstrap.orphanTimeoutSeconds of the configuration is too short")?;
+    Ok(timing)
+}
+
+/// Milliseconds since the Unix epoch, for reports.
+pub(super) fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |span| span.as_millis() as u64)
+}

@@ -1,0 +1,61 @@
+//! The node's view in the words of the contract.
+
+use crate::settings::Settings;
+use quorate_contract::status::{BrokerState, ClusterStatus, Missing, ProgramStatus};
+use quorate_overlay::{Millis, Node, State};
+
+/// The most missing ranks that a status lists.
+const MISSING_LIMIT: usize = 32;
+
+/// The cluster as the node knows it.
+pub(super) fn of(
+    node: &Node,
+    settings: &Settings,
+    program: Option<ProgramStatus>,
+    now: Millis,
+) -> ClusterStatus {
+    let config = &settings.config;
+    let online = node.online();
+    ClusterStatus {
+        cluster: config.cluster.name.clone(),
+        attempt: settings.attempt,
+        state: state(node.state()),
+        size: config.size,
+        min_size: config.min_size,
+        online: online.len() as u32,
+        online_ranks: online.to_string(),
+        torpid_ranks: node.torpid().to_string(),
+        missing: node
+            .missing(now)
+            .into_iter()
+            .take(MISSING_LIMIT)
+            .map(|missing| self::missing(settings, missing))
+            .collect(),
+        // Rounded up: the last second counts as one.
+        gives_up_in_seconds: node.gives_up_at().map(|at| at.since(now).0.div_ceil(1000)),
+        program,
+    }
+}
+
+/// One missing rank.
+pub(super) fn missing(settings: &Settings, missing: quorate_overlay::Missing) -> Missing {
+    Missing {
+        rank: missing.rank,
+        pod: settings.config.display_name(missing.rank),
+        silent_seconds: missing.silent.map(|span| span.0 / 1000),
+        why: missing.why,
+    }
+}
+
+/// The state's name in the contract.
+pub(super) fn state(state: State) -> BrokerState {
+    match state {
+        State::Join => BrokerState::Join,
+        State::Init => BrokerState::Init,
+        State::Quorum => BrokerState::Quorum,
+        State::Run => BrokerState::Run,
+        State::Cleanup => BrokerState::Cleanup,
+        State::Shutdown => BrokerState::Shutdown,
+        State::Exit => BrokerState::Exit,
+    }
+}

@@ -1,0 +1,625 @@
+//! The leader of a job, on rank 0: places it, launches it, judges it.
+//!
+//! Owns: one job from request to outcome. Members do the work, [`Judge`] knows the rules; here
+//! events are brought together. A job always ends: a lost broker counts its tasks as ended, a
+//! member that does not come or does not end in time is given up.
+
+use super::Jobs;
+use super::protocol::{
+    Abort, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, What, Where, body,
+    json, kind, message, split,
+};
+use crate::broker::{Channel, Membership, Offline, Overlay, Sender};
+use crate::launch::outcome::{Cancel, Judge, Outcome, Verdict};
+use crate::launch::place::{Ask, Distribution, Offer, Placement, Tasks, place};
+use crate::launch::stdio::Slowest;
+use bytes::Bytes;
+use quorate_contract::exit;
+use quorate_contract::report::Reason;
+use quorate_hostlist::IdSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
+
+/// Time between SIGTERM and SIGKILL when a job is ended.
+pub const KILL_GRACE: Duration = Duration::from_secs(3);
+
+/// How long a member may take to say that it has begun.
+const START_LIMIT: Duration = Duration::from_mins(1);
+
+/// How much longer than the grace a member may take to report the end of its tasks.
+const END_LIMIT: Duration = Duration::from_secs(15);
+
+/// What happens to a job.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A member has opened its channel.
+    Joined {
+        /// Its broker.
+        broker: u32,
+        /// The channel.
+        channel: Channel,
+    },
+    /// A member says something that is no output.
+    Member {
+        /// Its broker.
+        broker: u32,
+        /// The message's kind.
+        kind: u8,
+        /// Its payload.
+        payload: Bytes,
+    },
+    /// A member's channel has ended.
+    Left {
+        /// Its broker.
+        broker: u32,
+        /// Why, if not in order.
+        why: Option<String>,
+    },
+    /// The client says something.
+    Client {
+        /// The message's kind.
+        kind: u8,
+        /// Its payload.
+        payload: Bytes,
+    },
+    /// The client is gone.
+    ClientGone,
+}
+
+/// Where a job's messages for its client go.
+#[derive(Clone, Debug)]
+pub enum Sink {
+    /// To the front of its client.
+    Front(Sender),
+    /// To whoever takes messages in this process.
+    Here(mpsc::Sender<Bytes>),
+}
+
+impl Sink {
+    /// Waits until the client takes the message. Tells whether there is a client.
+    async fn send(&self, message: Bytes) -> bool {
+        match self {
+            Self::Front(sender) => sender.send(message).await.is_ok(),
+            Self::Here(queue) => queue.send(message).await.is_ok(),
+        }
+    }
+}
+
+/// A job that has ended.
+#[derive(Clone, Debug)]
+pub struct Led {
+    /// How.
+    pub finished: Finished,
+    /// Where it was placed; `None` when it was refused.
+    pub placement: Option<Placement>,
+}
+
+/// Ends a job that is led in this process.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    events: mpsc::UnboundedSender<Event>,
+}
+
+impl Handle {
+    /// Passes a signal on to all tasks.
+    pub fn signal(&self, signal: i32) {
+        let payload = Bytes::copy_from_slice(&[signal as u8]);
+        let _ = self.events.send(Event::Client { kind: kind::SIGNAL, payload });
+    }
+}
+
+/// Serves a front: leads its job and tells it the end.
+pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
+    let request = serde_json::from_slice::<Request>(channel.first());
+    let (sender, mut receiver) = channel.split();
+    let request = match request {
+        Ok(request) => request,
+        Err(error) => {
+            let _ = sender.finish(Err(format!("unreadable request: {error}"))).await;
+            return;
+        }
+    };
+    let (events, queue) = mpsc::unbounded_channel();
+    let client = events.clone();
+    let reader = tokio::spawn(async move {
+        while let Ok(Some(received)) = receiver.recv().await {
+            if let Some((kind, payload)) = split(received)
+                && client.send(Event::Client { kind, payload }).is_err()
+            {
+                return;
+            }
+        }
+        let _ = client.send(Event::ClientGone);
+    });
+    let led = lead(&jobs, &overlay, request, Sink::Front(sender.clone()), events, queue).await;
+    let _ = sender.send(json(kind::FINISHED, &led.finished)).await;
+    let _ = sender.finish(Ok(())).await;
+    reader.abort();
+}
+
+/// Starts a job whose messages stay in this process. The future leads it.
+pub fn lead_here<'a>(
+    jobs: &'a Jobs,
+    overlay: &'a Overlay,
+    request: Request,
+    messages: mpsc::Sender<Bytes>,
+) -> (Handle, impl Future<Output = Led> + 'a) {
+    let (events, queue) = mpsc::unbounded_channel();
+    let handle = Handle { events: events.clone() };
+    (handle, lead(jobs, overlay, request, Sink::Here(messages), events, queue))
+}
+
+async fn lead(
+    jobs: &Jobs,
+    overlay: &Overlay,
+    request: Request,
+    sink: Sink,
+    events: mpsc::UnboundedSender<Event>,
+    mut queue: mpsc::UnboundedReceiver<Event>,
+) -> Led {
+    let membership = overlay.membership().borrow().clone();
+    let placement = match choose(&membership, &request.place, overlay) {
+        Ok(placement) => placement,
+        Err(why) => {
+            let outcome = Outcome::failed(exit::FAILED, Reason::Infeasible, why);
+            return refused(outcome);
+        }
+    };
+    let namespace = match namespace() {
+        Ok(namespace) => namespace,
+        Err(error) => {
+            let why = format!("the system has no random numbers: {error}");
+            return refused(Outcome::failed(exit::INTERNAL, Reason::Internal, why));
+        }
+    };
+    let started = Instant::now();
+    let number = jobs.number();
+    let brokers: Vec<u32> = placement.brokers.iter().map(|(broker, _)| *broker).collect();
+    let stdin_goes_to: Vec<usize> = {
+        let stdin = request.command.stdin;
+        let ranks = placement.ranks();
+        (0..ranks.len()).filter(|i| ranks[*i].1.iter().any(|rank| stdin.goes_to(*rank))).collect()
+    };
+    let launch = Launch {
+        job: number,
+        namespace,
+        leader: overlay.rank(),
+        command: request.command,
+        crowded: crowded(&membership, &placement),
+        universe: membership.online.values().map(|member| member.inventory.slots).sum(),
+        placement: placement.clone(),
+    };
+    let mut taken = Slowest::new(brokers.len());
+    for node in 0..brokers.len() {
+        if !stdin_goes_to.contains(&node) {
+            taken.gone(node);
+        }
+    }
+    // From here on no loss is missed: the subscription is older than the launch.
+    let offline = overlay.offline();
+    jobs.lead(number, events.clone());
+    let _busy = jobs.busy();
+    let placed = Placed { job: number, placement: placement.clone() };
+    let _ = sink.send(json(kind::PLACED, &placed)).await;
+    let mut job = Job {
+        overlay,
+        number,
+        started,
+        sink,
+        events,
+        judge: Judge::new(placement.tasks(), request.no_kill),
+        left: placement.brokers.iter().copied().collect(),
+        nodes: brokers.iter().enumerate().map(|(node, broker)| (*broker, node)).collect(),
+        stdin: stdin_goes_to
+            .into_iter()
+            .map(|node| (brokers[node], StdinOf { early: Vec::new(), queue: None }))
+            .collect(),
+        taken,
+        channels: 0,
+        joined: BTreeSet::new(),
+        begun: Vec::new(),
+        wire: BTreeMap::new(),
+        end_at: None,
+        give_up_at: None,
+    };
+    if let Err(error) = overlay.cast(&brokers, LAUNCH, body(&launch)).await {
+        let why = format!("the order to launch cannot be sent: {error}");
+        job.judge = Judge::new(0, false);
+        jobs.led(number);
+        return refused(Outcome::failed(exit::BROKER_LOST, Reason::BrokerLost, why));
+    }
+    let led = job.run(&mut queue, offline).await;
+    jobs.led(number);
+    Led { placement: Some(placement), ..led }
+}
+
+fn refused(outcome: Outcome) -> Led {
+    Led {
+        finished: Finished { outcome, started: Vec::new(), wire: BTreeMap::new() },
+        placement: None,
+    }
+}
+
+/// The placement of a request among the connected brokers.
+fn choose(membership: &Membership, wanted: &Where, overlay: &Overlay) -> Result<Placement, String> {
+    match wanted {
+        Where::Slots(ask) => {
+            let offers: Vec<Offer> = membership
+                .online
+                .iter()
+                .filter(|(_, member)| !member.torpid)
+                .map(|(broker, member)| Offer { broker: *broker, slots: member.inventory.slots })
+                .collect();
+            place(&offers, ask).map_err(|error| error.to_string())
+        }
+        Where::Brokers(set) => {
+            let brokers: Vec<u32> = if set == "all" {
+                membership.online.keys().copied().collect()
+            } else {
+                let set: IdSet = set.parse().map_err(|error| format!("--ranks {set}: {error}"))?;
+                set.iter().collect()
+            };
+            for broker in &brokers {
+                if !membership.online.contains_key(broker) {
+                    let pod = overlay.config().display_name(*broker);
+                    return Err(format!("rank {broker} ({pod}) is not connected"));
+                }
+            }
+            if brokers.is_empty() {
+                return Err("no ranks given".to_string());
+            }
+            let brokers = brokers.into_iter().map(|broker| (broker, 1)).collect();
+            Ok(Placement { brokers, distribution: Distribution::Block })
+        }
+    }
+}
+
+/// Whether some machine gets more tasks than it has CPUs. Pods that do not know their node are
+/// taken to share one: a needless yield costs little, a missing one a factor of twenty.
+fn crowded(membership: &Membership, placement: &Placement) -> bool {
+    let mut machines: HashMap<Option<&str>, (u32, BTreeSet<u32>, u32)> = HashMap::new();
+    for (broker, count) in &placement.brokers {
+        let Some(member) = membership.online.get(broker) else { continue };
+        let inventory = &member.inventory;
+        let machine = machines.entry(inventory.node.as_deref()).or_default();
+        machine.0 += count;
+        machine.1.extend(&inventory.cpus);
+        let quota = inventory.quota_millicpus.map_or(u32::MAX, |millis| (millis / 1000).max(1));
+        machine.2 += u32::from(*count > quota.min(inventory.cpus.len() as u32));
+    }
+    machines.values().any(|(tasks, cpus, pods)| *pods > 0 || *tasks as usize > cpus.len())
+}
+
+/// A name for the job's key-value space that nobody can guess.
+fn namespace() -> Result<String, getrandom::Error> {
+    let mut random = [0; 12];
+    getrandom::fill(&mut random)?;
+    Ok(random.iter().fold(String::from("q-"), |name, byte| format!("{name}{byte:02x}")))
+}
+
+struct StdinOf {
+    /// Messages that came before the member.
+    early: Vec<Bytes>,
+    queue: Option<mpsc::UnboundedSender<Bytes>>,
+}
+
+struct Job<'a> {
+    overlay: &'a Overlay,
+    number: u64,
+    started: Instant,
+    sink: Sink,
+    events: mpsc::UnboundedSender<Event>,
+    judge: Judge,
+    /// Tasks by broker whose end is not known.
+    left: BTreeMap<u32, u32>,
+    /// The place of each broker in the job.
+    nodes: HashMap<u32, usize>,
+    stdin: HashMap<u32, StdinOf>,
+    taken: Slowest,
+    /// Open channels of members.
+    channels: usize,
+    /// Members that have come.
+    joined: BTreeSet<u32>,
+    /// Brokers on which a task was really started.
+    begun: Vec<u32>,
+    wire: BTreeMap<String, u32>,
+    /// When the members are told to end their tasks.
+    end_at: Option<Instant>,
+    /// When members that do not report are given up.
+    give_up_at: Option<Instant>,
+}
+
+impl Job<'_> {
+    async fn run(
+        mut self,
+        queue: &mut mpsc::UnboundedReceiver<Event>,
+        mut offline: broadcast::Receiver<Offline>,
+    ) -> Led {
+        let start_limit = self.started + START_LIMIT;
+        let mut all_joined = false;
+        while !self.judge.done() || self.channels > 0 {
+            all_joined |= self.left.keys().all(|broker| self.joined.contains(broker));
+            tokio::select! {
+                Some(event) = queue.recv() => self.happened(event).await,
+                lost = offline.recv() => match lost {
+                    Ok(Offline { rank, reason }) => self.lost(rank, &reason),
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.look_for_lost(),
+                    Err(broadcast::error::RecvError::Closed) => {
+                        let verdict = self.judge.canceled(Cancel::Shutdown);
+                        self.end(verdict);
+                        self.give_up("this broker is leaving");
+                    }
+                },
+                () = at(self.end_at) => {
+                    self.end_at = None;
+                    self.order(What::Stop { grace_ms: KILL_GRACE.as_millis() as u64 }).await;
+                }
+                () = at(self.give_up_at) => self.give_up("it did not end its tasks in time"),
+                () = tokio::time::sleep_until(start_limit), if !all_joined => {
+                    all_joined = true;
+                    self.give_up_absent();
+                }
+            }
+        }
+        let outcome = self.judge.outcome(self.started.elapsed());
+        self.begun.sort_unstable();
+        self.begun.dedup();
+        let finished = Finished { outcome, started: self.begun, wire: self.wire };
+        Led { finished, placement: None }
+    }
+
+    async fn happened(&mut self, event: Event) {
+        match event {
+            Event::Joined { broker, channel } => self.join(broker, channel),
+            Event::Member { broker, kind: kind::ENDED, payload } => {
+                let Ok(task) = serde_json::from_slice::<EndedTask>(&payload) else { return };
+                let Some(left) = self.left.get_mut(&broker).filter(|left| **left > 0) else {
+                    return;
+                };
+                *left -= 1;
+                if let Some(wire) = task.wire {
+                    *self.wire.entry(wire).or_default() += 1;
+                } else {
+                    *self.wire.entry("none".to_string()).or_default() += 1;
+                }
+                if task.ended.end.was_started() {
+                    self.begun.push(broker);
+                }
+                let pod = self.overlay.config().display_name(broker);
+                let verdict = self.judge.task_ended(&task.ended, broker, &pod);
+                self.end(verdict);
+            }
+            Event::Member { broker, kind: kind::ABORT, payload } => {
+                let Ok(abort) = serde_json::from_slice::<Abort>(&payload) else { return };
+                let pod = self.overlay.config().display_name(broker);
+                if !abort.message.is_empty() {
+                    let line = format!("rank {}: {}", abort.rank, abort.message.trim_end());
+                    let _ = self.sink.send(message(kind::NOTICE, line.as_bytes())).await;
+                }
+                let verdict = self.judge.aborted(abort.rank, broker, &pod, abort.code);
+                self.end(verdict);
+            }
+            Event::Member { broker, kind: kind::TAKEN, payload } => {
+                if let (Some(bytes), Some(node)) =
+                    (super::protocol::taken(&payload), self.nodes.get(&broker))
+                {
+                    let more = self.taken.took(*node, u64::from(bytes));
+                    self.tell_taken(more).await;
+                }
+            }
+            Event::Left { broker, why } => {
+                self.channels -= 1;
+                self.stdin.remove(&broker);
+                if let Some(node) = self.nodes.get(&broker) {
+                    self.taken.gone(*node);
+                    let more = self.taken.took(*node, 0);
+                    self.tell_taken(more).await;
+                }
+                let why = why.unwrap_or_else(|| "it left before its tasks ended".to_string());
+                self.lost(broker, &why);
+            }
+            Event::Client { kind: kind::STDIN, payload } => {
+                self.input(&message(kind::STDIN, &payload));
+            }
+            Event::Client { kind: kind::STDIN_END, .. } => {
+                self.input(&message(kind::STDIN_END, &[]));
+            }
+            Event::Client { kind: kind::SIGNAL, payload } => {
+                if let Some(signal) = payload.first() {
+                    self.judge.asked(i32::from(*signal));
+                    self.order(What::Signal(i32::from(*signal))).await;
+                }
+            }
+            Event::Client { kind: kind::KILL, .. } => {
+                let _ = self.judge.canceled(Cancel::Signal(libc::SIGINT));
+                self.order(What::Stop { grace_ms: 0 }).await;
+                self.give_up_at.get_or_insert(Instant::now() + END_LIMIT);
+            }
+            Event::Client { kind: kind::OUTPUT_CLOSED, .. } => {
+                let verdict = self.judge.canceled(Cancel::OutputClosed);
+                self.end(verdict);
+            }
+            Event::Member { .. } | Event::Client { .. } => {}
+            Event::ClientGone => {
+                let verdict = self.judge.canceled(Cancel::ClientGone);
+                self.end(verdict);
+            }
+        }
+    }
+
+    async fn tell_taken(&self, more: u64) {
+        if more > 0 {
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            let _ = self.sink.send(message(kind::TAKEN, &more.to_be_bytes())).await;
+        }
+    }
+
+    /// Takes a member's channel in: its output goes straight to the client, the rest becomes
+    /// events, in the order of the channel.
+    fn join(&mut self, broker: u32, channel: Channel) {
+        if !self.left.contains_key(&broker) || !self.joined.insert(broker) {
+            return;
+        }
+        self.channels += 1;
+        let (sender, mut receiver) = channel.split();
+        if let Some(stdin) = self.stdin.get_mut(&broker) {
+            let (queue, mut messages) = mpsc::unbounded_channel::<Bytes>();
+            for message in stdin.early.drain(..) {
+                let _ = queue.send(message);
+            }
+            stdin.queue = Some(queue);
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                while let Some(message) = messages.recv().await {
+                    if sender.send(message).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let (events, sink) = (self.events.clone(), self.sink.clone());
+        tokio::spawn(async move {
+            let mut client = true;
+            let why = loop {
+                match receiver.recv().await {
+                    Ok(Some(received)) => match received.first().copied() {
+                        Some(kind::OUT | kind::ERR | kind::NOTICE) => {
+                            // Without a client output goes nowhere, but it must not stop.
+                            if client && !sink.send(received).await {
+                                client = false;
+                                let _ = events.send(Event::ClientGone);
+                            }
+                        }
+                        _ => {
+                            if let Some((kind, payload)) = split(received) {
+                                let _ = events.send(Event::Member { broker, kind, payload });
+                            }
+                        }
+                    },
+                    Ok(None) => break None,
+                    Err(error) => break Some(error.to_string()),
+                }
+            };
+            let _ = sender.finish(Ok(())).await;
+            let _ = events.send(Event::Left { broker, why });
+        });
+    }
+
+    fn input(&mut self, message: &Bytes) {
+        for stdin in self.stdin.values_mut() {
+            match &stdin.queue {
+                Some(queue) => drop(queue.send(message.clone())),
+                None => stdin.early.push(message.clone()),
+            }
+        }
+    }
+
+    /// A broker is gone, and what is left of its tasks with it.
+    fn lost(&mut self, broker: u32, why: &str) {
+        let Some(left) = self.left.get_mut(&broker) else { return };
+        let tasks = std::mem::take(left);
+        if tasks > 0 {
+            let pod = self.overlay.config().display_name(broker);
+            let verdict = self.judge.broker_lost(broker, &pod, tasks, why);
+            self.end(verdict);
+        }
+    }
+
+    /// Compares with the membership when loss events were dropped.
+    fn look_for_lost(&mut self) {
+        let membership = self.overlay.membership().borrow().clone();
+        let gone: Vec<u32> = self
+            .left
+            .iter()
+            .filter(|(broker, left)| **left > 0 && !membership.online.contains_key(broker))
+            .map(|(broker, _)| *broker)
+            .collect();
+        for broker in gone {
+            self.lost(broker, "it is not connected any more");
+        }
+    }
+
+    fn give_up(&mut self, why: &str) {
+        self.give_up_at = None;
+        let brokers: Vec<u32> = self.left.keys().copied().collect();
+        for broker in brokers {
+            self.lost(broker, why);
+        }
+        // Whoever still has a channel open is not waited for.
+        self.channels = 0;
+    }
+
+    fn give_up_absent(&mut self) {
+        let absent: Vec<u32> =
+            self.left.keys().filter(|b| !self.joined.contains(b)).copied().collect();
+        for broker in absent {
+            let why = format!("it did not start its tasks within {} s", START_LIMIT.as_secs());
+            self.lost(broker, &why);
+        }
+    }
+
+    fn end(&mut self, verdict: Verdict) {
+        if let Verdict::End(after) = verdict {
+            let at = Instant::now() + after;
+            if self.give_up_at.is_none() {
+                self.end_at = Some(at);
+                self.give_up_at = Some(at + KILL_GRACE + END_LIMIT);
+            } else if let Some(before) = &mut self.end_at {
+                *before = at.min(*before);
+            }
+        }
+    }
+
+    async fn order(&self, what: What) {
+        let brokers: Vec<u32> =
+            self.left.iter().filter(|(_, left)| **left > 0).map(|(broker, _)| *broker).collect();
+        if brokers.is_empty() {
+            return;
+        }
+        let order = body(&Order { job: self.number, what });
+        if let Err(error) = self.overlay.cast(&brokers, ORDER, order).await {
+            tracing::warn!(job = self.number, %error, "an order cannot be sent");
+        }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The request of a cluster's own parallel program: all pods share its tasks.
+pub fn program(parallel: &quorate_contract::config::Parallel) -> Request {
+    use crate::launch::environment::Difference;
+    use crate::launch::place::Spread;
+    let ask = Ask {
+        tasks: match (parallel.tasks, parallel.tasks_per_node) {
+            (Some(tasks), _) => Tasks::Exactly(tasks),
+            (None, Some(_)) => Tasks::PerNode,
+            (None, None) => Tasks::PerSlot,
+        },
+        nodes: None,
+        tasks_per_node: parallel.tasks_per_node,
+        cpus_per_task: parallel.cpus_per_task,
+        oversubscribe: parallel.oversubscribe,
+        spread: Spread::Even,
+        distribution: Distribution::Block,
+    };
+    Request {
+        command: super::protocol::Command {
+            argv: parallel.argv.clone(),
+            env: Difference::adding(&parallel.env),
+            cwd: parallel.working_dir.clone(),
+            cwd_required: parallel.working_dir.is_some(),
+            mpi: "auto".to_string(),
+            cpus_per_task: parallel.cpus_per_task,
+            ..super::protocol::Command::default()
+        },
+        place: Where::Slots(ask),
+        no_kill: false,
+    }
+}

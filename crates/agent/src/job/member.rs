@@ -1,0 +1,576 @@
+//! A broker's part of a job: it starts the tasks of this pod, serves them and reports their ends.
+//!
+//! Owns: the tasks, their pipes, their process-management server and what is swept after them. It
+//! decides nothing about the job: orders come from the leader. When the leader is lost the tasks
+//! end.
+
+use super::protocol::{
+    Abort, EndedTask, Joining, LAUNCH, Launch, MEMBER, What, kind, message, output, split,
+};
+use super::{Jobs, protocol};
+use crate::broker::{Channel, Overlay, Receiver, Sender};
+use crate::launch::environment::{self, Standing, Variables};
+use crate::launch::outcome::{Ended, Session, TaskEnd};
+use crate::launch::records::{self, Recorded};
+use crate::launch::spawn::{self, Start};
+use crate::launch::stdio::{Lines, Slowest, Tail};
+use crate::launch::{sweep, text};
+use crate::process_management::{Event, OverOverlay, Server, Ways};
+use crate::sys;
+use bytes::Bytes;
+use quorate_contract::env as names;
+use quorate_pmi::{JobSpec, Layout, Offer, RankState};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+/// Bytes read from a task at once: with a held line and the head of a message it is still one
+/// message of a channel.
+const READ: usize = 24 * 1024;
+
+/// How long output may still come when the task has ended and somebody else holds its pipe.
+const LAST_OUTPUT: Duration = Duration::from_millis(200);
+
+/// Time between SIGTERM and SIGKILL when the leader is lost.
+const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+
+/// A task of this pod while it runs.
+struct Running {
+    rank: u32,
+    pid: i32,
+    told: Arc<AtomicBool>,
+    alive: bool,
+    stdin: Option<mpsc::UnboundedSender<Option<Bytes>>>,
+}
+
+/// What happens in this pod.
+enum Here {
+    Ended(Box<EndedTask>),
+    Took { task: usize, bytes: u64 },
+}
+
+/// Runs this broker's tasks of a job to their end.
+pub(super) async fn serve(
+    jobs: &Jobs,
+    overlay: &Overlay,
+    launch: Launch,
+    mut orders: mpsc::UnboundedReceiver<What>,
+) {
+    let me = overlay.rank();
+    let Some((node, ranks)) = launch
+        .placement
+        .ranks()
+        .into_iter()
+        .enumerate()
+        .find_map(|(node, (broker, ranks))| (broker == me).then_some((node as u32, ranks)))
+    else {
+        tracing::error!(job = launch.job, service = LAUNCH, "an order to launch names no task");
+        return;
+    };
+    let opening = protocol::body(&Joining { job: launch.job });
+    let channel: Channel = match overlay.open(launch.leader, MEMBER, opening).await {
+        Ok(channel) => channel,
+        Err(error) => {
+            tracing::warn!(job = launch.job, %error, "the leader of a job cannot be reached");
+            return;
+        }
+    };
+    let (sender, mut leader) = channel.split();
+    let (here, mut happenings) = mpsc::unbounded_channel();
+    let (pmi_events, mut pmi) = mpsc::unbounded_channel();
+    let mut pod = Tasks::new(jobs, overlay, launch, node, ranks, sender.clone(), here, pmi_events);
+    pod.start_all().await;
+
+    let mut kill_at: Option<Instant> = None;
+    let mut leader_lost = false;
+    while pod.running.iter().any(|task| task.alive) {
+        let grace = async {
+            match kill_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(happening) = happenings.recv() => pod.happened(happening).await,
+            Some(what) = orders.recv() => match what {
+                What::Signal(signal) => pod.signal(signal),
+                What::Stop { grace_ms } => {
+                    pod.stop();
+                    let at = Instant::now() + Duration::from_millis(grace_ms);
+                    kill_at = Some(kill_at.map_or(at, |before| before.min(at)));
+                }
+            },
+            Some(Event::Abort { rank, code, message }) = pmi.recv() => {
+                let abort = Abort { rank, code, message };
+                let _ = sender.send(protocol::json(kind::ABORT, &abort)).await;
+            }
+            order = down(&mut leader), if !leader_lost => match order {
+                Some((kind::STDIN, bytes)) => pod.input(Some(&bytes)),
+                Some((kind::STDIN_END, _)) => pod.input(None),
+                Some(_) => {}
+                None => {
+                    leader_lost = true;
+                    pod.stop();
+                    kill_at = Some(Instant::now() + ORPHAN_GRACE);
+                }
+            },
+            () = grace => {
+                kill_at = None;
+                pod.signal(libc::SIGKILL);
+            }
+        }
+    }
+    // An abort that came with the last breath still counts.
+    while let Ok(Event::Abort { rank, code, message }) = pmi.try_recv() {
+        let _ = sender.send(protocol::json(kind::ABORT, &Abort { rank, code, message })).await;
+    }
+    pod.clean_up();
+    let _ = sender.finish(Ok(())).await;
+}
+
+/// The next message of the leader; `None` when it is gone.
+async fn down(leader: &mut Receiver) -> Option<(u8, Bytes)> {
+    match leader.recv().await {
+        Ok(Some(message)) => Some(split(message).unwrap_or((0, Bytes::new()))),
+        Ok(None) | Err(_) => None,
+    }
+}
+
+/// The tasks of one job in this pod.
+struct Tasks<'a> {
+    jobs: &'a Jobs,
+    overlay: &'a Overlay,
+    launch: Launch,
+    node: u32,
+    ranks: Vec<u32>,
+    sender: Sender,
+    here: mpsc::UnboundedSender<Here>,
+    pmi_events: mpsc::UnboundedSender<Event>,
+    running: Vec<Running>,
+    server: Option<Server>,
+    taken: Slowest,
+    since: SystemTime,
+    /// Something was killed, or ended badly: look for what is left.
+    rough: bool,
+    spoke: bool,
+    record: Option<Recorded>,
+    dir: PathBuf,
+}
+
+impl<'a> Tasks<'a> {
+    #[expect(clippy::too_many_arguments, reason = "the parts of one value, named where it is made")]
+    fn new(
+        jobs: &'a Jobs,
+        overlay: &'a Overlay,
+        launch: Launch,
+        node: u32,
+        ranks: Vec<u32>,
+        sender: Sender,
+        here: mpsc::UnboundedSender<Here>,
+        pmi_events: mpsc::UnboundedSender<Event>,
+    ) -> Self {
+        let dir = overlay.settings().run_dir.join(format!("job-{}", launch.job));
+        Self {
+            jobs,
+            overlay,
+            launch,
+            node,
+            taken: Slowest::new(0),
+            ranks,
+            sender,
+            here,
+            pmi_events,
+            running: Vec::new(),
+            server: None,
+            since: SystemTime::now(),
+            rough: false,
+            spoke: false,
+            record: None,
+            dir,
+        }
+    }
+
+    /// Starts all tasks; what does not start has ended.
+    async fn start_all(&mut self) {
+        let pod = self.jobs.pod();
+        let command = self.launch.command.clone();
+        let argv: Vec<OsString> = command.argv.iter().map(|word| text::decode(word)).collect();
+        let mut env = command.env.over(&pod.env);
+        environment::pod(self.overlay.settings(), &mut env);
+        let mark = environment::mark(self.overlay.settings(), &format!("job-{}", self.launch.job));
+        env.insert(names::MARK.into(), mark.into());
+        let cwd = match self.directory().await {
+            Ok(cwd) => cwd,
+            Err(end) => {
+                self.none_started(&end);
+                return;
+            }
+        };
+        if let Err(end) = self.open_server() {
+            self.none_started(&end);
+            return;
+        }
+        let sets = pod.allowance.sets(
+            command.binding,
+            self.ranks.len() as u32,
+            command.cpus_per_task,
+            self.overlay.rank(),
+        );
+        let stdin = command.stdin;
+        self.taken = Slowest::new(self.ranks.len());
+        for (local, rank) in self.ranks.clone().into_iter().enumerate() {
+            let wants_stdin = stdin.goes_to(rank);
+            if !wants_stdin {
+                self.taken.gone(local);
+            }
+            let cpus = sets[local].as_deref();
+            let started = self.start(&argv, &env, &cwd, cpus, local as u32, rank, wants_stdin);
+            if let Err(end) = started {
+                self.running.push(Running::never(rank));
+                self.ended_unstarted(rank, end);
+            }
+        }
+        let pids: Vec<i32> = self.running.iter().map(|t| t.pid).filter(|pid| *pid > 0).collect();
+        let name = format!("job-{}", self.launch.job);
+        match records::write(&self.overlay.settings().run_dir, &name, &pids) {
+            Ok(record) => self.record = Some(record),
+            Err(error) => tracing::warn!(%error, "the run directory takes no task record"),
+        }
+    }
+
+    /// The directory of the tasks.
+    async fn directory(&self) -> Result<PathBuf, TaskEnd> {
+        let own = self.jobs.pod().cwd.clone();
+        let Some(wanted) = &self.launch.command.cwd else { return Ok(own) };
+        let wanted = PathBuf::from(text::decode(wanted));
+        if wanted.is_dir() {
+            return Ok(wanted);
+        }
+        let shown = wanted.display();
+        if self.launch.command.cwd_required {
+            return Err(TaskEnd::NotStarted(format!("the directory {shown} does not exist")));
+        }
+        if wanted != own {
+            let pod = self.overlay.settings().display_name();
+            let notice =
+                format!("{pod} has no directory {shown}; its tasks start in {}", own.display());
+            let _ = self.sender.send(message(kind::NOTICE, notice.as_bytes())).await;
+        }
+        Ok(own)
+    }
+
+    fn open_server(&mut self) -> Result<(), TaskEnd> {
+        let command = &self.launch.command;
+        let offer: Offer = command.mpi.parse().unwrap_or_default();
+        if offer == Offer::None {
+            return Ok(());
+        }
+        let failed = |why: String| TaskEnd::NotStarted(format!("no way to offer MPI: {why}"));
+        let config = self.overlay.config();
+        let hosts = self
+            .launch
+            .placement
+            .brokers
+            .iter()
+            .map(|(broker, _)| {
+                config.host_name(*broker).unwrap_or_else(|| format!("rank-{broker}"))
+            })
+            .collect();
+        let spec = JobSpec {
+            namespace: self.launch.namespace.clone(),
+            id: self.launch.job.to_string(),
+            hosts,
+            node_of: self.launch.placement.node_of_rank(),
+            app: 0,
+            universe: self.launch.universe,
+        };
+        let job = quorate_pmi::Job::new(spec).map_err(|error| failed(error.to_string()))?;
+        let layout = Layout::new(job, self.node, self.dir.to_string_lossy())
+            .map_err(|error| failed(error.to_string()))?;
+        std::fs::create_dir_all(&self.dir).map_err(|error| failed(error.to_string()))?;
+        let exchanger = OverOverlay {
+            overlay: self.overlay.clone(),
+            job: self.launch.job,
+            node: self.node,
+            brokers: self.launch.placement.brokers.iter().map(|(broker, _)| *broker).collect(),
+        };
+        let ways = Ways { offer, pmi_port: command.pmi_port };
+        let server = Server::open(layout, ways, Box::new(exchanger), self.pmi_events.clone())
+            .map_err(|error| failed(error.to_string()))?;
+        self.jobs.serves(self.launch.job, server.clone());
+        self.server = Some(server);
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what differs between the tasks of a pod")]
+    fn start(
+        &mut self,
+        argv: &[OsString],
+        env: &Variables,
+        cwd: &Path,
+        cpus: Option<&[u32]>,
+        local: u32,
+        rank: u32,
+        wants_stdin: bool,
+    ) -> Result<(), TaskEnd> {
+        let mut env = env.clone();
+        let standing = Standing {
+            job: &self.launch.job.to_string(),
+            rank,
+            size: self.launch.placement.tasks(),
+            local_rank: local,
+            cpus_per_task: self.launch.command.cpus_per_task,
+            crowded: self.launch.crowded,
+        };
+        environment::task(&standing, &mut env);
+        let mut keep = None;
+        if let Some(server) = &self.server {
+            keep = server
+                .rank_end(rank)
+                .map_err(|error| TaskEnd::NotStarted(format!("no socket for PMI: {error}")))?;
+            let fd = keep.as_ref().map(AsRawFd::as_raw_fd);
+            for (name, value) in server.environment(rank, fd) {
+                env.insert(name.into(), value.into());
+            }
+        }
+        let keep_fd = keep.as_ref().map(AsFd::as_fd);
+        let task =
+            spawn::start(&Start { argv, env: &env, cwd, cpus, stdin: wants_stdin, keep: keep_fd })?;
+        let told = Arc::new(AtomicBool::new(false));
+        let index = self.running.len();
+        let stdin = task.stdin.map(|pipe| feed(pipe, index, self.here.clone()));
+        self.running.push(Running { rank, pid: task.pid, told: told.clone(), alive: true, stdin });
+        // One task's output needs no line ends to stay apart from others'.
+        let whole_lines = !self.launch.command.unbuffered && self.launch.placement.tasks() > 1;
+        let (over, ended) = watch::channel(false);
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let pump = |pipe, kind| {
+            tokio::spawn(pump(
+                pipe,
+                Stream { kind, rank, whole_lines },
+                self.sender.clone(),
+                tail.clone(),
+                ended.clone(),
+            ))
+        };
+        let pumps = [pump(task.stdout, kind::OUT), pump(task.stderr, kind::ERR)];
+        let (server, here) = (self.server.clone(), self.here.clone());
+        tokio::spawn(async move {
+            let end = task.exit.wait(true).await;
+            let stopped = told.load(Ordering::Relaxed);
+            let (state, protocol) = match &server {
+                Some(server) => server.rank_exited(rank),
+                None => (RankState::default(), None),
+            };
+            let _ = over.send(true);
+            for pump in pumps {
+                let _ = pump.await;
+            }
+            let session = match (state.initialized, state.finalized) {
+                (false, _) => Session::None,
+                (true, false) => Session::Open,
+                (true, true) => Session::Closed,
+            };
+            let bad = end != TaskEnd::Exited(0) || session == Session::Open;
+            let tail = tail.lock().map(|mut tail| std::mem::take(&mut *tail)).unwrap_or_default();
+            let log_tail = if bad && !stopped { tail.into_lines() } else { Vec::new() };
+            let ended = Ended { rank, end, session, stopped, log_tail };
+            let wire = protocol.map(|protocol| protocol.as_str().to_string());
+            let _ = here.send(Here::Ended(Box::new(EndedTask { ended, wire })));
+        });
+        Ok(())
+    }
+
+    fn none_started(&mut self, end: &TaskEnd) {
+        for rank in self.ranks.clone() {
+            self.running.push(Running::never(rank));
+            self.ended_unstarted(rank, end.clone());
+        }
+    }
+
+    fn ended_unstarted(&self, rank: u32, end: TaskEnd) {
+        let ended =
+            Ended { rank, end, session: Session::None, stopped: false, log_tail: Vec::new() };
+        let _ = self.here.send(Here::Ended(Box::new(EndedTask { ended, wire: None })));
+    }
+
+    async fn happened(&mut self, happening: Here) {
+        match happening {
+            Here::Ended(task) => {
+                self.rough |=
+                    task.ended.end != TaskEnd::Exited(0) || task.ended.session == Session::Open;
+                self.spoke |= task.wire.is_some();
+                let index = self.running.iter().position(|t| t.rank == task.ended.rank);
+                if let Some(index) = index {
+                    self.running[index].alive = false;
+                    self.running[index].stdin = None;
+                    self.taken.gone(index);
+                }
+                let _ = self.sender.send(protocol::json(kind::ENDED, &*task)).await;
+            }
+            Here::Took { task, bytes } => {
+                let more = self.taken.took(task, bytes);
+                if more > 0 {
+                    let more = u32::try_from(more).unwrap_or(u32::MAX);
+                    let _ = self.sender.send(message(kind::TAKEN, &more.to_be_bytes())).await;
+                }
+            }
+        }
+    }
+
+    /// Passes stdin on to the tasks that get it; `None` is its end.
+    fn input(&mut self, bytes: Option<&Bytes>) {
+        for task in &mut self.running {
+            if let Some(stdin) = &task.stdin {
+                let _ = stdin.send(bytes.cloned());
+                if bytes.is_none() {
+                    task.stdin = None;
+                }
+            }
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        for task in self.running.iter().filter(|task| task.alive && task.pid > 0) {
+            if signal == libc::SIGKILL {
+                task.told.store(true, Ordering::Relaxed);
+            }
+            sys::signal_group(task.pid, signal);
+        }
+    }
+
+    /// Asks all tasks to end; a stopped one must run to hear it.
+    fn stop(&self) {
+        for task in self.running.iter().filter(|task| task.alive && task.pid > 0) {
+            task.told.store(true, Ordering::Relaxed);
+            sys::signal_group(task.pid, libc::SIGTERM);
+            sys::signal_group(task.pid, libc::SIGCONT);
+        }
+    }
+
+    /// Removes what the tasks have left.
+    fn clean_up(&mut self) {
+        if let Some(server) = &self.server {
+            for cleanup in server.close() {
+                sweep::registered(&cleanup);
+            }
+            if let Err(error) = std::fs::remove_dir_all(&self.dir) {
+                tracing::warn!(%error, dir = %self.dir.display(), "a job's directory stays");
+            }
+        }
+        if self.rough {
+            let mark =
+                environment::mark(self.overlay.settings(), &format!("job-{}", self.launch.job));
+            sweep::kill_marked(names::MARK, &mark);
+            if self.spoke {
+                sweep::shared_memory(Path::new("/dev/shm"), self.since);
+            }
+        }
+        self.record = None;
+    }
+}
+
+impl Running {
+    /// A task that did not start; its end is already on the way.
+    fn never(rank: u32) -> Self {
+        Self { rank, pid: 0, told: Arc::new(AtomicBool::new(false)), alive: true, stdin: None }
+    }
+}
+
+/// Writes a task's stdin. What it does not want is taken all the same: the client must not wait
+/// for a task that has closed its input.
+fn feed(
+    mut pipe: pipe::Sender,
+    task: usize,
+    here: mpsc::UnboundedSender<Here>,
+) -> mpsc::UnboundedSender<Option<Bytes>> {
+    let (queue, mut pieces) = mpsc::unbounded_channel::<Option<Bytes>>();
+    tokio::spawn(async move {
+        let mut open = true;
+        while let Some(Some(bytes)) = pieces.recv().await {
+            if open {
+                open = pipe.write_all(&bytes).await.is_ok();
+            }
+            if here.send(Here::Took { task, bytes: bytes.len() as u64 }).is_err() {
+                return;
+            }
+        }
+    });
+    queue
+}
+
+/// A task's stream, for its pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    /// [`kind::OUT`] or [`kind::ERR`].
+    pub(crate) kind: u8,
+    /// The task's rank.
+    pub(crate) rank: u32,
+    /// Holds what is not a whole line yet.
+    pub(crate) whole_lines: bool,
+}
+
+/// Sends a task's output on until it ends, or until the task is over and its pipe silent.
+pub(crate) async fn pump(
+    pipe: pipe::Receiver,
+    stream: Stream,
+    sender: Sender,
+    tail: Arc<Mutex<Tail>>,
+    mut over: watch::Receiver<bool>,
+) {
+    let mut lines = Lines::default();
+    let mut pieces = Vec::new();
+    let mut buffer = Vec::new();
+    loop {
+        let ended = *over.borrow();
+        let ready = tokio::select! {
+            biased;
+            ready = pipe.readable() => ready.is_ok(),
+            // Whoever still holds the pipe is not the task.
+            () = tokio::time::sleep(LAST_OUTPUT), if ended => false,
+            changed = over.changed(), if !ended => {
+                // The task is over once its waiter is gone, too.
+                if changed.is_err() { false } else { continue }
+            }
+        };
+        if !ready {
+            break;
+        }
+        buffer.resize(READ, 0);
+        match pipe.try_read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                let bytes = &buffer[..count];
+                if let Ok(mut tail) = tail.lock() {
+                    tail.push(bytes);
+                }
+                if stream.whole_lines {
+                    lines.push(bytes, |piece| pieces.push(piece));
+                } else {
+                    pieces.push(bytes.to_vec());
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                // An idle task holds no buffer.
+                buffer = Vec::new();
+                continue;
+            }
+            Err(_) => break,
+        }
+        for piece in pieces.drain(..) {
+            if sender.send(output(stream.kind, stream.rank, &piece)).await.is_err() {
+                return;
+            }
+        }
+    }
+    if let Some(rest) = lines.finish() {
+        let _ = sender.send(output(stream.kind, stream.rank, &rest)).await;
+    }
+}

@@ -1,0 +1,294 @@
+//! What client, front, leader and members say to each other about a job.
+//!
+//! Owns: service names, message kinds and shapes. A message is one kind byte and a payload; on the
+//! local socket the same kinds are frame kinds, so that the front copies without reading. Stdin has
+//! its own credit end to end ([`STDIN_WINDOW`]): a task that does not read must not hold up a
+//! signal that comes after the data.
+
+use crate::launch::affinity::Binding;
+use crate::launch::environment::Difference;
+use crate::launch::outcome::Outcome;
+use crate::launch::place::{Ask, Placement};
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Channel service on rank 0: a front brings a [`Request`].
+pub const RUN: &str = "job.run";
+/// Channel service on the leader's broker: a member brings a [`Joining`].
+pub const MEMBER: &str = "job.member";
+/// Cast service on members: a [`Launch`].
+pub const LAUNCH: &str = "job.launch";
+/// Cast service on members: an [`Order`].
+pub const ORDER: &str = "job.order";
+/// Request service on members: a [`Modex`].
+pub const MODEX: &str = "job.modex";
+
+/// Bytes of stdin that may be under way to a task, from the client to its pipe.
+pub const STDIN_WINDOW: usize = 256 * 1024;
+
+/// Message kinds.
+pub mod kind {
+    /// Up: a piece of stdout, rank (u32, big endian) and bytes.
+    pub const OUT: u8 = 1;
+    /// Up: a piece of stderr, the same shape.
+    pub const ERR: u8 = 2;
+    /// Up: so many bytes of stdin were taken (u32, big endian).
+    pub const TAKEN: u8 = 3;
+    /// Up, once: JSON of [`super::Placed`].
+    pub const PLACED: u8 = 4;
+    /// Up, last: JSON of [`super::Finished`].
+    pub const FINISHED: u8 = 5;
+    /// Up: a line for the user, text.
+    pub const NOTICE: u8 = 6;
+    /// Down: bytes for stdin.
+    pub const STDIN: u8 = 10;
+    /// Down: the end of stdin.
+    pub const STDIN_END: u8 = 11;
+    /// Down: a signal to pass on (one byte).
+    pub const SIGNAL: u8 = 12;
+    /// Down: kill the job now.
+    pub const KILL: u8 = 13;
+    /// Down: nobody reads the output any more.
+    pub const OUTPUT_CLOSED: u8 = 14;
+    /// Member to leader: JSON of [`crate::launch::outcome::Ended`] with the way it spoke.
+    pub const ENDED: u8 = 20;
+    /// Member to leader: JSON of [`super::Abort`].
+    pub const ABORT: u8 = 21;
+}
+
+/// Which tasks get the client's stdin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stdin {
+    /// The task of rank 0; the others have /dev/null.
+    #[default]
+    First,
+    /// Every task gets all of it.
+    All,
+    /// None.
+    None,
+}
+
+impl Stdin {
+    /// Whether a rank gets it.
+    pub fn goes_to(self, rank: u32) -> bool {
+        match self {
+            Self::First => rank == 0,
+            Self::All => true,
+            Self::None => false,
+        }
+    }
+}
+
+/// Where tasks go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Where {
+    /// As slots allow.
+    Slots(Ask),
+    /// One on each of these brokers, whatever their slots: an id set, or `all`.
+    Brokers(String),
+}
+
+/// What does not depend on where tasks go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Command {
+    /// The program and its arguments, as [`crate::launch::text::encode`] writes them.
+    pub argv: Vec<String>,
+    /// Changes to each pod's environment.
+    #[serde(default)]
+    pub env: Difference,
+    /// The directory to start in; `None` means the container's.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// A missing directory is an error, not a reason to start in the container's.
+    #[serde(default)]
+    pub cwd_required: bool,
+    /// The way to offer MPI, a word of [`quorate_pmi::Offer::WORDS`].
+    pub mpi: String,
+    /// Offers PMI by TCP too, for wrappers that close descriptors.
+    #[serde(default)]
+    pub pmi_port: bool,
+    /// Who gets stdin.
+    #[serde(default)]
+    pub stdin: Stdin,
+    /// CPUs of each task.
+    #[serde(default)]
+    pub cpus_per_task: Option<u32>,
+    /// How tasks are bound.
+    #[serde(default)]
+    pub binding: Binding,
+    /// Pieces of output are passed on as they come, not line by line.
+    #[serde(default)]
+    pub unbuffered: bool,
+}
+
+/// A client's request to run a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// What to run.
+    pub command: Command,
+    /// Where.
+    pub place: Where,
+    /// A failing task leaves the others alone.
+    #[serde(default)]
+    pub no_kill: bool,
+}
+
+/// The leader's order to start tasks, the same for all members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Launch {
+    /// The job's number, unique in the life of the cluster.
+    pub job: u64,
+    /// The name of its key-value space; not guessable.
+    pub namespace: String,
+    /// The leader's broker.
+    pub leader: u32,
+    /// What to run.
+    pub command: Command,
+    /// Who runs which ranks.
+    pub placement: Placement,
+    /// More tasks than CPUs share a machine.
+    pub crowded: bool,
+    /// Slots of the whole cluster, for MPI's universe size.
+    pub universe: u32,
+}
+
+/// A member's opening of its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joining {
+    /// The job.
+    pub job: u64,
+}
+
+/// An order to running members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// The job.
+    pub job: u64,
+    /// What to do.
+    pub what: What,
+}
+
+/// What an [`Order`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum What {
+    /// Pass a signal on to every task.
+    Signal(i32),
+    /// End all tasks: SIGTERM, then SIGKILL after so many milliseconds.
+    Stop {
+        /// Time between the two.
+        grace_ms: u64,
+    },
+}
+
+/// A broker's question for what a rank has published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modex {
+    /// The job.
+    pub job: u64,
+    /// The node of the job that asks.
+    pub node: u32,
+    /// The rank.
+    pub rank: u32,
+}
+
+/// A rank called MPI_Abort.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// The rank.
+    pub rank: u32,
+    /// Its code.
+    pub code: i32,
+    /// Its words.
+    pub message: String,
+}
+
+/// A task's end with the protocol that it spoke.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndedTask {
+    /// How it ended.
+    pub ended: crate::launch::outcome::Ended,
+    /// `PMI-1`, `PMI-2`, `PMIx`; `None` when it never spoke.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<String>,
+}
+
+/// Tells the client where its job went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placed {
+    /// The job.
+    pub job: u64,
+    /// Who runs which ranks.
+    pub placement: Placement,
+}
+
+/// The end of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finished {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Brokers on which tasks were really started.
+    pub started: Vec<u32>,
+    /// Tasks by the protocol that they spoke.
+    pub wire: BTreeMap<String, u32>,
+}
+
+/// A message of a kind.
+pub fn message(kind: u8, payload: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(1 + payload.len());
+    bytes.put_u8(kind);
+    bytes.put_slice(payload);
+    bytes.freeze()
+}
+
+/// A message whose payload is JSON.
+pub fn json(kind: u8, value: &impl Serialize) -> Bytes {
+    message(kind, &body(value))
+}
+
+/// JSON of a message that is all of a body.
+pub fn body(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("plain data always serializes").into()
+}
+
+/// A piece of a task's output.
+pub fn output(kind: u8, rank: u32, piece: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(5 + piece.len());
+    bytes.put_u8(kind);
+    bytes.put_u32(rank);
+    bytes.put_slice(piece);
+    bytes.freeze()
+}
+
+/// Kind and payload of a message; `None` when it is empty.
+pub fn split(mut message: Bytes) -> Option<(u8, Bytes)> {
+    if message.is_empty() {
+        return None;
+    }
+    let kind = message.split_to(1)[0];
+    Some((kind, message))
+}
+
+/// Rank and bytes of a piece of output; `None` when it is cut short.
+pub fn piece(mut payload: Bytes) -> Option<(u32, Bytes)> {
+    if payload.len() < 4 {
+        return None;
+    }
+    let rank = payload.split_to(4);
+    Some((u32::from_be_bytes([rank[0], rank[1], rank[2], rank[3]]), payload))
+}
+
+/// The number of a [`kind::TAKEN`].
+pub fn taken(payload: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(payload.first_chunk::<4>().copied()?))
+}

@@ -1,0 +1,225 @@
+//! The jobs that this broker leads or is a member of, and what it knows of its pod.
+//!
+//! Owns: the tables by which channels, casts and questions find their job. It must not decide
+//! anything about a job.
+
+use super::{front, leader, member, protocol};
+use crate::broker::{Channel, Overlay, Services};
+use crate::launch::affinity::Allowance;
+use crate::launch::environment::Variables;
+use crate::process_management::Server;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{mpsc, watch};
+
+/// What a broker knows of its pod from its start on.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// The environment that the container was given.
+    pub env: Variables,
+    /// Its directory.
+    pub cwd: PathBuf,
+    /// Its CPUs.
+    pub allowance: Allowance,
+}
+
+impl Pod {
+    /// This process's own.
+    pub fn of_this_process() -> Self {
+        let affinity = crate::sys::allowed_cpus().unwrap_or_default();
+        Self {
+            env: std::env::vars_os().collect(),
+            cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            allowance: Allowance::read(std::path::Path::new("/"), &affinity),
+        }
+    }
+}
+
+/// All jobs of a broker. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pod: Pod,
+    tables: Mutex<Tables>,
+    /// Members and sessions that still have processes.
+    busy: watch::Sender<usize>,
+    next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    led: HashMap<u64, mpsc::UnboundedSender<leader::Event>>,
+    members: HashMap<u64, Member>,
+}
+
+struct Member {
+    orders: mpsc::UnboundedSender<protocol::What>,
+    server: Option<Server>,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").finish_non_exhaustive()
+    }
+}
+
+/// Counts something that has processes, until it is dropped.
+#[derive(Debug)]
+pub struct Busy {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.shared.busy.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Jobs {
+    /// No jobs yet.
+    pub fn new(pod: Pod) -> Self {
+        // Numbers go on after a restart of the broker: no two jobs of a cluster's life share one.
+        let seconds = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs());
+        Self {
+            shared: Arc::new(Shared {
+                pod,
+                tables: Mutex::new(Tables::default()),
+                busy: watch::Sender::new(0),
+                next: AtomicU64::new((seconds & 0xffff_ffff) << 20),
+            }),
+        }
+    }
+
+    /// The pod.
+    pub fn pod(&self) -> &Pod {
+        &self.shared.pod
+    }
+
+    /// Adds the services of leader, member and front.
+    pub fn register(&self, overlay: &Overlay, services: &mut Services) {
+        let (jobs, node) = (self.clone(), overlay.clone());
+        services.on_channel(protocol::RUN, move |channel| {
+            leader::serve(jobs.clone(), node.clone(), channel)
+        });
+        let jobs = self.clone();
+        services.on_channel(protocol::MEMBER, move |channel| {
+            let jobs = jobs.clone();
+            async move { jobs.joined(channel) }
+        });
+        let (jobs, node) = (self.clone(), overlay.clone());
+        services.on_cast(protocol::LAUNCH, move |from, body| jobs.launch(&node, from, &body));
+        let jobs = self.clone();
+        services.on_cast(protocol::ORDER, move |_, body| jobs.order(&body));
+        let jobs = self.clone();
+        services.on_request(protocol::MODEX, move |_, body| {
+            let jobs = jobs.clone();
+            async move { jobs.modex(&body).await }
+        });
+        let (jobs, node) = (self.clone(), overlay.clone());
+        services.on_verb(front::RUN_VERB, move |call| front::run(jobs.clone(), node.clone(), call));
+    }
+
+    /// A new job's number.
+    pub fn number(&self) -> u64 {
+        self.shared.next.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Says that something with processes begins.
+    pub fn busy(&self) -> Busy {
+        self.shared.busy.send_modify(|count| *count += 1);
+        Busy { shared: self.shared.clone() }
+    }
+
+    /// Waits until nothing has processes any more.
+    pub async fn idle(&self) {
+        // The sender lives as long as this.
+        let _ = self.shared.busy.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Gives an order to all members of this broker.
+    pub fn order_all(&self, what: protocol::What) {
+        for member in self.tables().members.values() {
+            let _ = member.orders.send(what);
+        }
+    }
+
+    pub(super) fn lead(&self, job: u64, events: mpsc::UnboundedSender<leader::Event>) {
+        self.tables().led.insert(job, events);
+    }
+
+    pub(super) fn led(&self, job: u64) {
+        self.tables().led.remove(&job);
+    }
+
+    pub(super) fn serves(&self, job: u64, server: Server) {
+        if let Some(member) = self.tables().members.get_mut(&job) {
+            member.server = Some(server);
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.shared.tables.lock().expect("the lock holds because nothing panics under it")
+    }
+
+    fn joined(&self, channel: Channel) {
+        let broker = channel.peer();
+        let Ok(joining) = serde_json::from_slice::<protocol::Joining>(channel.first()) else {
+            tracing::warn!(broker, "a member sent an unreadable opening");
+            return;
+        };
+        // An unknown job has ended; the dropped channel tells the member so.
+        if let Some(events) = self.tables().led.get(&joining.job) {
+            let _ = events.send(leader::Event::Joined { broker, channel });
+        }
+    }
+
+    /// Called by the node task: notes the job at once, so that orders that follow find it.
+    fn launch(&self, overlay: &Overlay, from: u32, body: &Bytes) {
+        let launch: protocol::Launch = match serde_json::from_slice(body) {
+            Ok(launch) => launch,
+            Err(error) => {
+                tracing::error!(from, %error, "unreadable order to launch");
+                return;
+            }
+        };
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let job = launch.job;
+        self.tables().members.insert(job, Member { orders, server: None });
+        let busy = self.busy();
+        let (jobs, overlay) = (self.clone(), overlay.clone());
+        tokio::spawn(async move {
+            member::serve(&jobs, &overlay, launch, receiver).await;
+            jobs.tables().members.remove(&job);
+            drop(busy);
+        });
+    }
+
+    fn order(&self, body: &Bytes) {
+        let Ok(order) = serde_json::from_slice::<protocol::Order>(body) else { return };
+        if let Some(member) = self.tables().members.get(&order.job) {
+            let _ = member.orders.send(order.what);
+        }
+    }
+
+    async fn modex(&self, body: &Bytes) -> Result<Bytes, String> {
+        let question: protocol::Modex =
+            serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let server = self.tables().members.get(&question.job).and_then(|m| m.server.clone());
+        let Some(server) = server else {
+            return Err(format!("job {} has no server here", question.job));
+        };
+        Ok(match server.question(question.node, question.rank).await {
+            Some(blob) => [&[1][..], &blob].concat().into(),
+            None => Bytes::from_static(&[0]),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! The broker's end of the local socket: takes calls and hands them to their verbs.
+
+use super::connection::{Call, Connection, Hello};
+use super::kind;
+use crate::broker::Services;
+use quorate_contract::exit;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+
+/// A client that has not said by then what it wants is dropped.
+const HELLO_WAIT: Duration = Duration::from_secs(5);
+
+/// Makes the socket. What an earlier broker left at the path is replaced.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Takes calls until it is dropped.
+pub async fn serve(listener: UnixListener, services: Arc<OnceLock<Services>>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let services = services.clone();
+                tokio::spawn(async move { take(stream, &services).await });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot take a local call");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn take(stream: UnixStream, services: &OnceLock<Services>) {
+    let Ok(peer) = stream.peer_cred() else { return };
+    let mut connection = Connection::new(stream);
+    let own = nix::unistd::geteuid().as_raw();
+    if peer.uid() != own && peer.uid() != 0 {
+        let text = format!("this broker belongs to uid {own}, not to uid {}", peer.uid());
+        let _ = connection.end(exit::UNAVAILABLE, Some(text)).await;
+        return;
+    }
+    let opening = tokio::time::timeout(HELLO_WAIT, connection.recv()).await;
+    let Ok(Ok(Some((kind::CALL, payload)))) = opening else { return };
+    let hello: Hello = match serde_json::from_slice(&payload) {
+        Ok(hello) => hello,
+        Err(error) => {
+            let text = format!("an unreadable call: {error}");
+            let _ = connection.end(exit::USAGE, Some(text)).await;
+            return;
+        }
+    };
+    let handler = services.get().and_then(|services| services.verbs.get(&hello.verb).cloned());
+    let pid = peer.pid().unwrap_or_default();
+    if let Some(handler) = handler {
+        handler(Call { hello, uid: peer.uid(), pid, connection }).await;
+    } else {
+        let text = format!("this broker does not know the verb {}", hello.verb);
+        let _ = connection.end(exit::USAGE, Some(text)).await;
+    }
+}
