@@ -14,8 +14,10 @@
 // `KubeSchema` repeats each public struct inside of a private block.
 #![allow(unreachable_pub)]
 
+mod cel;
 pub mod conditions;
 pub mod finding;
+pub mod generated;
 pub mod jobset;
 pub mod load;
 pub mod minicluster;
@@ -25,6 +27,7 @@ pub mod template;
 pub mod validate;
 
 pub use finding::{FieldPath, Finding, Severity};
+pub use generated::{GeneratedFile, generated_files};
 pub use load::{Document, load};
 pub use minicluster::{MiniCluster, MiniClusterSpec, crd};
 pub use validate::{Target, ValidatedMiniCluster, validate};

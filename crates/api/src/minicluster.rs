@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::cel;
 use crate::status::MiniClusterStatus;
 use crate::template::schema as template_schema;
 
@@ -45,19 +46,37 @@ pub const MAX_SIZE: i32 = 100_000;
     printcolumn(name = "Size", type_ = "integer", json_path = ".status.size"),
     printcolumn(name = "Online", type_ = "integer", json_path = ".status.online"),
     printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = cel::name(),
+    validation = cel::name_budget()
+)]
+#[x_kube(
+    validation = cel::min_size(),
+    validation = cel::max_size(),
+    validation = cel::growth(),
+    validation = cel::groups_fill_size(),
+    validation = cel::groups_fit(),
+    validation = cel::one_program(),
+    validation = cel::one_program_in_template(),
+    validation = cel::args_with_command(),
+    validation = cel::tasks_have_slots(),
+    validation = cel::host_ports(),
+    validation = cel::image()
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MiniClusterSpec {
     /// Brokers, one per pod, the launcher included. Default: 1, or 1 + the sizes of `groups`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
     pub size: Option<i32>,
     /// Brokers that must be connected before the program starts. Default: `size`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
     pub min_size: Option<i32>,
     /// The largest size that the cluster may grow to; names, ranks and ports are fixed up to here.
     /// The last group grows. Default: `size`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
     pub max_size: Option<i32>,
 
     /// The image of the main container of all pods. Not needed on one machine, where programs come
@@ -93,10 +112,12 @@ pub struct MiniClusterSpec {
     /// Worker groups; together they are one cluster and one MPI world. Default: one group named
     /// `worker` of `size` - 1 pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub groups: Vec<Group>,
     /// Tasks that each broker takes unless launcher or group say otherwise. Default: as many as the
     /// CPUs that a pod really has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub slots: Option<i32>,
 
     /// What the cluster is for. Default: `command` and `args`; without those the cluster stays up
@@ -121,9 +142,11 @@ pub struct MiniClusterSpec {
     pub suspend: Option<bool>,
     /// Seconds after its end until the JobSet and its pods are deleted. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
     /// Seconds that one attempt may take from the start of the launcher's Job. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
     pub active_deadline_seconds: Option<i64>,
 }
 
@@ -134,6 +157,7 @@ pub struct Launcher {
     /// Tasks that the launcher takes; 0 keeps it free of tasks, as `mpirun` launchers are.
     /// Default: `spec.slots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub slots: Option<i32>,
     /// Laid over `spec.template`: lists with keys are merged by key, tolerations are added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,15 +167,19 @@ pub struct Launcher {
 
 /// A group of workers.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[x_kube(validation = cel::group_name())]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     /// A DNS label; part of the pods' names.
+    #[schemars(regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"), length(max = 63))]
     pub name: String,
     /// Pods of the group.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 99_999))]
     pub size: i32,
     /// Tasks that each broker of the group takes. Default: `spec.slots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub slots: Option<i32>,
     /// Laid over `spec.template`: lists with keys are merged by key, tolerations are added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +189,7 @@ pub struct Group {
 
 /// What the cluster is for: one of `command` or `parallel`.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[x_kube(validation = cel::some_program(), validation = cel::args_with_command())]
 #[serde(rename_all = "camelCase")]
 pub struct Program {
     /// Run once on the launcher, for example a script that calls `mpirun`. An argument list, never
@@ -180,18 +209,22 @@ pub struct Program {
 #[serde(rename_all = "camelCase")]
 pub struct Parallel {
     /// The program of each rank. An argument list, never a shell line.
+    #[schemars(length(min = 1))]
     pub command: Vec<String>,
     /// Arguments after `command`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Ranks in all. Default: one per slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub tasks: Option<i32>,
     /// Ranks on each pod that takes tasks. Default: slots decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub tasks_per_node: Option<i32>,
     /// CPUs that each rank is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub cpus_per_task: Option<i32>,
     /// Allows more ranks than slots.
     #[serde(default)]
@@ -201,6 +234,7 @@ pub struct Parallel {
     pub label_io: bool,
     /// Variables of each rank, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub env: Vec<Variable>,
     /// The directory that ranks start in. Default: the main container's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,6 +245,7 @@ pub struct Parallel {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// The name.
+    #[schemars(regex(pattern = r"^[ -<>-~]+$"))]
     pub name: String,
     /// The value; taken as it is.
     #[serde(default)]
@@ -249,15 +284,19 @@ pub enum Flavor {
 pub struct Bootstrap {
     /// Children of an inner broker in the tree; 0 lets the agent choose from the size.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1024))]
     pub fanout: i32,
     /// The TCP port that brokers listen on; with host networking rank r listens on `port` + r.
     #[serde(default = "default_port")]
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
     /// Seconds until a cluster without quorum fails with a table of who is missing.
     #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1))]
     pub timeout_seconds: i32,
     /// Seconds that a broker cut off from rank 0 goes on before it stops its tasks and leaves.
     #[serde(default = "default_orphan_timeout")]
+    #[schemars(range(min = 1))]
     pub orphan_timeout_seconds: i32,
 }
 
@@ -279,6 +318,7 @@ pub struct FailurePolicy {
     /// How often the whole cluster may start again after a failure. Disruptions by Kubernetes
     /// (drain, preemption, a lost node's eviction) restart it without counting.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub max_restarts: i32,
 }
 
@@ -289,6 +329,7 @@ pub struct Network {
     /// The headless Service's name: the second label of each pod's host name. Default: the
     /// MiniCluster's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"), length(max = 63))]
     pub subdomain: Option<String>,
     /// True allows traffic into the pods from the cluster's own pods only. Has no effect on pods
     /// that use the node's network, so it is left out for those.
@@ -322,7 +363,7 @@ fn default_orphan_timeout() -> i32 {
     15
 }
 
-/// The definition that `config/crd/` holds and the API server enforces.
+/// The definition that the API server enforces.
 pub fn crd() -> CustomResourceDefinition {
     MiniCluster::crd()
 }

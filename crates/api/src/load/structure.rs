@@ -5,30 +5,15 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use schemars::generate::SchemaSettings;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::suggest;
 use super::tree::Node;
 use crate::finding::{FieldPath, Finding, Severity};
-use crate::minicluster::crd;
 
-/// The whole object's schema, with metadata, which the definition leaves to the API server.
+/// The whole object's schema, made by `crate::generated`.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let definition = serde_json::to_value(crd()).expect("a definition is plain data");
-    let mut schema = definition
-        .pointer("/spec/versions/0/schema/openAPIV3Schema")
-        .expect("a definition made of a type has a schema")
-        .clone();
-    let mut settings = SchemaSettings::openapi3();
-    settings.inline_subschemas = true;
-    let metadata = settings.into_generator().into_root_schema_for::<ObjectMeta>();
-    schema["properties"]["metadata"] =
-        serde_json::to_value(metadata).expect("a schema is plain data");
-    schema["properties"]["apiVersion"] = json!({"type": "string"});
-    schema["properties"]["kind"] = json!({"type": "string"});
-    schema
+    serde_json::from_str(include_str!("schema.json")).expect("the generated schema is JSON")
 });
 
 /// Everything about the structure that is wrong.
@@ -81,6 +66,17 @@ fn node(node: &Node, schema: &Value, path: &FieldPath, findings: &mut Vec<Findin
                 findings.push(wrong(node, path, "a list").hint(hint));
                 return;
             };
+            if let Some(most) = schema.get("maxItems").and_then(Value::as_u64)
+                && items.len() as u64 > most
+            {
+                findings.push(
+                    Finding::error(
+                        path.clone(),
+                        format!("{} items are more than {most}", items.len()),
+                    )
+                    .hint(format!("keep at most {most}")),
+                );
+            }
             if let Some(schema) = schema.get("items") {
                 for (at, item) in items.iter().enumerate() {
                     self::node(item, schema, &path.index(at), findings);

@@ -8,6 +8,8 @@ use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec, ResourceRequirements};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::cel;
+
 /// A whole pod template. Containers are not required: without any, one named `main` is made of the
 /// shorthand.
 pub fn pod_template(generator: &mut SchemaGenerator) -> Schema {
@@ -15,17 +17,20 @@ pub fn pod_template(generator: &mut SchemaGenerator) -> Schema {
     if let Some(pod) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut) {
         pod.remove("required");
     }
-    templated(schema)
+    templated(schema, false)
 }
 
 /// A part of a pod template that is laid over another.
 pub fn overlay(generator: &mut SchemaGenerator) -> Schema {
-    templated(core::<PodTemplateSpec>(generator, Required::Drop))
+    templated(core::<PodTemplateSpec>(generator, Required::Drop), true)
 }
 
 /// Variables of a container.
 pub fn env(generator: &mut SchemaGenerator) -> Schema {
-    core::<Vec<EnvVar>>(generator, Required::Keep)
+    let mut schema = core::<Vec<EnvVar>>(generator, Required::Keep);
+    schema.insert("x-kubernetes-list-type".into(), "map".into());
+    schema.insert("x-kubernetes-list-map-keys".into(), json!(["name"]));
+    schema
 }
 
 /// Resources of a container.
@@ -47,7 +52,7 @@ fn core<T: JsonSchema>(generator: &mut SchemaGenerator, required: Required) -> S
     schema
 }
 
-fn templated(mut schema: Schema) -> Schema {
+fn templated(mut schema: Schema, overlay: bool) -> Schema {
     if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
         let strings = json!({"type": "object", "additionalProperties": {"type": "string"}});
         *metadata = json!({
@@ -55,6 +60,14 @@ fn templated(mut schema: Schema) -> Schema {
             "properties": {"labels": strings, "annotations": strings},
         });
     }
+    // Bounds that make the cost of rules over these lists known.
+    for (list, most) in [("containers", 32), ("volumes", 128)] {
+        if let Some(list) = schema.pointer_mut(&format!("/properties/spec/properties/{list}")) {
+            list["maxItems"] = most.into();
+        }
+    }
+    let rules = serde_json::to_value(cel::of_template(overlay)).expect("rules are plain data");
+    schema.insert("x-kubernetes-validations".into(), rules);
     schema
 }
 

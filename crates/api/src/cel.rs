@@ -1,0 +1,230 @@
+//! The rules that the API server runs (CEL, KEP-2876): those of `crate::validate` that span fields.
+//! Ranges and patterns are in the schema itself. Messages are fixed texts, since an expression that
+//! prints a number costs more than the API server allows for a definition; they name the field and the
+//! way out.
+//!
+//! What these cannot see, such as two overlays that only together break a rule, is refused by
+//! `crate::validate` with the condition `Accepted` = False.
+
+use kube::core::Rule;
+
+/// `spec.size`, or what it is without being written.
+const SIZE: &str =
+    "(has(self.size) ? self.size : 1 + (has(self.groups) ? self.groups.map(g, g.size).sum() : 0))";
+/// Slots of the launcher; -1 when its CPUs decide.
+const LAUNCHER_SLOTS: &str = "(has(self.launcher) && has(self.launcher.slots) ? self.launcher.slots : \
+     has(self.slots) ? self.slots : -1)";
+
+pub(crate) fn min_size() -> Rule {
+    Rule::new(format!("!has(self.minSize) || self.minSize <= {SIZE}"))
+        .message("minSize is more than size: set minSize to at most size, or raise size")
+        .field_path(".minSize")
+}
+
+pub(crate) fn max_size() -> Rule {
+    Rule::new(format!("!has(self.maxSize) || self.maxSize >= {SIZE}"))
+        .message("maxSize is less than size: set maxSize to at least size, or leave it out")
+        .field_path(".maxSize")
+}
+
+pub(crate) fn growth() -> Rule {
+    Rule::new(format!("!has(self.maxSize) || self.maxSize <= {SIZE} || {SIZE} >= 2"))
+        .message("a cluster that may grow starts with at least one worker: set size to 2 or more")
+        .field_path(".maxSize")
+}
+
+pub(crate) fn groups_fill_size() -> Rule {
+    Rule::new(
+        "!has(self.size) || !has(self.groups) || self.groups.size() == 0 || \
+         self.size == 1 + self.groups.map(g, g.size).sum()",
+    )
+    .message("size is not 1 launcher + the sizes of groups: leave size out, or set it to the sum")
+    .field_path(".size")
+}
+
+pub(crate) fn groups_fit() -> Rule {
+    Rule::new(format!("{SIZE} <= {}", crate::minicluster::MAX_SIZE))
+        .message("the groups have more than 100000 pods together: make them smaller")
+        .field_path(".groups")
+}
+
+pub(crate) fn one_program() -> Rule {
+    Rule::new("!has(self.program) || !has(self.command) || self.command.size() == 0")
+        .message(
+            "two programs at once: keep command or program; command and args are short for \
+             program.command",
+        )
+        .field_path(".command")
+}
+
+pub(crate) fn one_program_in_template() -> Rule {
+    Rule::new(
+        "(!has(self.program) && (!has(self.command) || self.command.size() == 0)) || \
+         !has(self.template) || !has(self.template.spec) || !has(self.template.spec.containers) || \
+         self.template.spec.containers.all(c, c.name != 'main' || !has(c.command))",
+    )
+    .message("two programs at once: the container main has a command too; keep one of them")
+    .field_path(".template")
+}
+
+pub(crate) fn args_with_command() -> Rule {
+    Rule::new("!has(self.args) || self.args.size() == 0 || (has(self.command) && self.command.size() > 0)")
+        .message("args without command: name the program in command, the image's entrypoint is not used")
+        .field_path(".args")
+}
+
+/// On `spec.program`.
+pub(crate) fn some_program() -> Rule {
+    Rule::new("(has(self.command) && self.command.size() > 0) != has(self.parallel)").message(
+        "a program is exactly one of command and parallel; leave program out for a cluster that \
+             stays up until deleted",
+    )
+}
+
+pub(crate) fn tasks_have_slots() -> Rule {
+    let group_slots = "(has(g.slots) ? g.slots : has(self.slots) ? self.slots : -1)";
+    let workers = format!(
+        "(has(self.groups) && self.groups.size() > 0 ? \
+         self.groups.map(g, g.size * {group_slots}).sum() : \
+         {SIZE} > 1 ? ({SIZE} - 1) * self.slots : 0)"
+    );
+    let known = format!(
+        "{LAUNCHER_SLOTS} >= 0 && (has(self.groups) && self.groups.size() > 0 ? \
+         self.groups.all(g, {group_slots} >= 0) : {SIZE} == 1 || has(self.slots))"
+    );
+    Rule::new(format!(
+        "!has(self.program) || !has(self.program.parallel) || !has(self.program.parallel.tasks) || \
+         has(self.program.parallel.tasksPerNode) || self.program.parallel.oversubscribe || \
+         !({known}) || self.program.parallel.tasks <= {LAUNCHER_SLOTS} + {workers}"
+    ))
+    .message("more tasks than slots: ask for fewer, raise slots, or set oversubscribe: true")
+    .field_path(".program.parallel.tasks")
+}
+
+pub(crate) fn host_ports() -> Rule {
+    let host = |template: &str| {
+        format!(
+            "(has({template}.spec) && has({template}.spec.hostNetwork) && {template}.spec.hostNetwork)"
+        )
+    };
+    let base = host("self.template");
+    let launcher = host("self.launcher.template");
+    let group = host("g.template");
+    Rule::new(format!(
+        "!((has(self.template) && {base}) || \
+         (has(self.launcher) && has(self.launcher.template) && {launcher}) || \
+         (has(self.groups) && self.groups.exists(g, has(g.template) && {group}))) || \
+         self.bootstrap.port + (has(self.maxSize) ? self.maxSize : {SIZE}) <= 65536"
+    ))
+    .message(
+        "with host networking rank r listens on port + r, and the last one is beyond 65535: set a \
+         lower port",
+    )
+    .field_path(".bootstrap.port")
+}
+
+pub(crate) fn image() -> Rule {
+    let image = |template: &str| {
+        format!(
+            "has({template}.spec) && has({template}.spec.containers) && \
+             {template}.spec.containers.exists(c, has(c.image))"
+        )
+    };
+    let base = image("self.template");
+    let launcher = image("self.launcher.template");
+    let group = image("g.template");
+    Rule::new(format!(
+        "has(self.image) || (has(self.template) && {base}) || \
+         ((has(self.launcher) && has(self.launcher.template) && {launcher}) && \
+         (!has(self.groups) || self.groups.all(g, has(g.template) && {group})))"
+    ))
+    .message("image is missing: name the image that has your program; none of ours is needed in it")
+    .field_path(".image")
+}
+
+/// On the whole object.
+pub(crate) fn name() -> Rule {
+    Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message(
+            "metadata.name is not a name that pods can carry: use lower-case letters, digits and -, a \
+             letter first",
+        )
+        .field_path(".metadata.name")
+}
+
+/// On the whole object: names of pods have 63 characters at most (`crate::names`).
+pub(crate) fn name_budget() -> Rule {
+    let digits = |pods: &str| {
+        format!(
+            "({pods} <= 10 ? 1 : {pods} <= 100 ? 2 : {pods} <= 1000 ? 3 : {pods} <= 10000 ? 4 : 5)"
+        )
+    };
+    let size = SIZE.replace("self.", "self.spec.");
+    let max = format!("(has(self.spec.maxSize) ? self.spec.maxSize : {size})");
+    let last = "self.spec.groups[self.spec.groups.size() - 1]";
+    let rule = format!(
+        "size(self.metadata.name) <= 44 && (has(self.spec.groups) && self.spec.groups.size() > 0 ? \
+         self.spec.groups.all(g, size(self.metadata.name) + size(g.name) + 1 + {each} <= 54) && \
+         size(self.metadata.name) + size({last}.name) + 1 + {grown} <= 54 : \
+         {max} == 1 || size(self.metadata.name) + 7 + {default} <= 54)",
+        each = digits("g.size"),
+        grown = digits(&format!("({last}.size + {max} - {size})")),
+        default = digits(&format!("({max} - 1)")),
+    );
+    Rule::new(rule)
+        .message(
+            "metadata.name is too long: names of pods, made of it, the group and the largest index, \
+             have 63 characters at most; shorten the name or the group",
+        )
+        .field_path(".metadata.name")
+}
+
+/// On a group.
+pub(crate) fn group_name() -> Rule {
+    Rule::new("self.name != 'launcher'")
+        .message(
+            "launcher is the name of rank 0's own group: take another name; what is special about \
+             the launcher goes to spec.launcher",
+        )
+        .field_path(".name")
+}
+
+/// On a pod template, whole or overlay.
+pub(crate) fn of_template(overlay: bool) -> Vec<Rule> {
+    let containers = |test: &str| {
+        format!(
+            "!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, {test})"
+        )
+    };
+    let mut rules = vec![
+        Rule::new(
+            "!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",
+        )
+        .message(
+            "restartPolicy is Never in a cluster: leave it out; failurePolicy.maxRestarts restarts \
+             the cluster",
+        ),
+        Rule::new("!has(self.spec) || !has(self.spec.hostname)")
+            .message("hostname comes from the rank: leave it out"),
+        Rule::new("!has(self.spec) || !has(self.spec.subdomain)")
+            .message("subdomain is one for the whole cluster: set spec.network.subdomain"),
+        Rule::new(containers("c.name != 'main' || !has(c.readinessProbe)")).message(
+            "the main container is ready when its broker is connected: leave readinessProbe out, or \
+             move it to a side-car",
+        ),
+        Rule::new(containers("!c.name.startsWith('quorate-')"))
+            .message("container names with quorate- are those of the agent: take another name"),
+        Rule::new(
+            "!has(self.spec) || !has(self.spec.volumes) || \
+             self.spec.volumes.all(v, !v.name.startsWith('quorate-'))",
+        )
+        .message("volume names with quorate- are those of the agent: take another name"),
+    ];
+    if overlay {
+        rules.push(
+            Rule::new(containers("c.name != 'main' || (!has(c.command) && !has(c.args))"))
+                .message("the program is one for the whole cluster: move command to spec.program"),
+        );
+    }
+    rules
+}
