@@ -174,3 +174,102 @@ pub fn must_not_leak(name: &str) -> bool {
     }
     LAUNCH_NAMES.contains(&name) || LAUNCH_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Job, JobSpec};
+    use std::collections::BTreeMap;
+
+    fn environment(offer: Offer, transports: Transports) -> BTreeMap<String, String> {
+        let job = Job::new(JobSpec {
+            namespace: "ns-1".into(),
+            id: "1".into(),
+            hosts: vec!["a".into(), "b".into()],
+            node_of: vec![0, 1, 1],
+            ..JobSpec::default()
+        });
+        let layout = Layout::new(job.unwrap(), 1, "/tmp/job").unwrap();
+        let variables = layout.environment(2, &transports, offer);
+        let count = variables.len();
+        let map: BTreeMap<_, _> = variables.into_iter().collect();
+        assert_eq!(map.len(), count, "each name once");
+        map
+    }
+
+    const ALL: Transports = Transports {
+        pmi_fd: Some(7),
+        pmi_port: Some(SocketAddr::V4(std::net::SocketAddrV4::new(
+            std::net::Ipv4Addr::LOCALHOST,
+            4000,
+        ))),
+        pmix_port: Some(5000),
+    };
+
+    #[test]
+    fn auto_offers_everything_at_once() {
+        let env = environment(Offer::Auto, ALL);
+        for (name, value) in [
+            ("PMI_FD", "7"),
+            ("PMI_PORT", "127.0.0.1:4000"),
+            ("PMI_ID", "2"),
+            ("PMI_RANK", "2"),
+            ("PMI_SIZE", "3"),
+            ("PMI_SPAWNED", "0"),
+            ("MPIR_CVAR_PMI_VERSION", "1"),
+            ("PMIX_NAMESPACE", "ns-1"),
+            ("PMIX_RANK", "2"),
+            ("PMIX_SERVER_URI41", "pmix-server.1;tcp4://127.0.0.1:5000"),
+            ("PMIX_HOSTNAME", "b"),
+            ("PMIX_GDS_MODULE", "hash"),
+            ("JSM_JSRUN_PORT", "5000"),
+            ("OMPI_COMM_WORLD_RANK", "2"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+            ("MPI_LOCALRANKID", "1"),
+        ] {
+            assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_offer_leaves_the_others_out() {
+        let family = |offer, prefix: &str| {
+            environment(offer, ALL).keys().any(|name| name.starts_with(prefix))
+        };
+        for (offer, pmi, pmix) in [
+            (Offer::Pmi1, true, false),
+            (Offer::Pmi2, true, false),
+            (Offer::Pmix, false, true),
+            (Offer::None, false, false),
+        ] {
+            assert_eq!((family(offer, "PMI_"), family(offer, "PMIX_")), (pmi, pmix), "{offer:?}");
+            assert_eq!(family(offer, "JSM_"), pmix);
+            assert!(family(offer, "OMPI_COMM_WORLD_"));
+        }
+        assert_eq!(environment(Offer::Pmi2, ALL)["MPIR_CVAR_PMI_VERSION"], "2");
+        let alone = environment(Offer::Auto, Transports::default());
+        assert!(!alone.contains_key("PMI_FD") && !alone.contains_key("PMIX_RANK"));
+    }
+
+    #[test]
+    fn all_that_a_launch_sets_must_not_leak_into_the_next() {
+        for name in environment(Offer::Auto, ALL).keys() {
+            assert!(must_not_leak(name), "{name}");
+        }
+        for name in ["OMPI_MCA_btl", "PMIX_MCA_gds", "MPIR_CVAR_CH4_NETMOD", "PATH", "SLURM_JOB_ID"]
+        {
+            assert!(!must_not_leak(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn words_name_offers() {
+        let all = [Offer::Auto, Offer::Pmi1, Offer::Pmi2, Offer::Pmix, Offer::None];
+        for (word, offer) in Offer::WORDS.into_iter().zip(all) {
+            assert_eq!(word.parse(), Ok(offer));
+        }
+        let error = "openmpi".parse::<Offer>().unwrap_err().to_string();
+        assert!(error.contains("auto, pmi1, pmi2, pmix or none"), "{error}");
+    }
+}

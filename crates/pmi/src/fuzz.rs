@@ -181,7 +181,7 @@ fn blobs_of_other_nodes() {
         let input: Arc<[u8]> = inputs.next().into();
         let mut kvs = Kvs::default();
         // Refused or not, a lookup ends.
-        let _ = kvs.add_page(0, &input);
+        let _ = kvs.add_pages(std::iter::once((0, &input)));
         kvs.get(b"key-1");
         kvs.nth(3);
     }

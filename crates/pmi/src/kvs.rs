@@ -101,25 +101,29 @@ impl Kvs {
         blob
     }
 
-    /// Takes another node's blob in.
-    pub(crate) fn add_page(&mut self, node: u32, page: &Arc<[u8]>) -> Result<(), BadBlob> {
-        if page.is_empty() {
-            return Ok(());
+    /// Takes the blobs of other nodes in, all or none being the caller's affair: after an error the
+    /// job is over.
+    pub(crate) fn add_pages<'a>(
+        &mut self,
+        pages: impl Iterator<Item = (u32, &'a Arc<[u8]>)> + Clone,
+    ) -> Result<(), BadBlob> {
+        let pages = pages.filter(|(_, page)| !page.is_empty());
+        // Growing step by step would cost more than the filling.
+        let pairs: usize = pages.clone().filter_map(|(_, page)| pairs_of(page)).sum();
+        self.entries.reserve(pairs);
+        self.heads.reserve(pairs);
+        for (node, page) in pages {
+            self.index_page(page).ok_or(BadBlob { node })?;
         }
-        self.index_page(page).ok_or(BadBlob { node })
+        Ok(())
     }
 
     fn index_page(&mut self, page: &Arc<[u8]>) -> Option<()> {
         u32::try_from(page.len()).ok()?;
+        let count = pairs_of(page).filter(|_| page[0] == FORMAT)?;
         let mut reader = Reader::new(page, 1);
-        let count = usize::try_from(reader.number()?).ok()?;
-        // A pair takes two bytes at least.
-        if page[0] != FORMAT || count > page.len() / 2 {
-            return None;
-        }
+        reader.number()?;
         let number = self.pages.len() as u32;
-        self.entries.reserve(count);
-        self.heads.reserve(count);
         self.pages.push(page.clone());
         for _ in 0..count {
             let at = reader.at() as u32;
@@ -131,6 +135,12 @@ impl Kvs {
         }
         reader.is_done().then_some(())
     }
+}
+
+/// The number of pairs that a blob says it has, if it can have so many: each takes two bytes.
+fn pairs_of(page: &[u8]) -> Option<usize> {
+    let count = usize::try_from(Reader::new(page, 1).number()?).ok()?;
+    (count <= page.len() / 2).then_some(count)
 }
 
 /// A hash for keys of a job's own ranks, who gain nothing from collisions.
@@ -167,6 +177,10 @@ impl Hasher for Ready {
 mod tests {
     use super::*;
 
+    fn add(kvs: &mut Kvs, node: u32, blob: Vec<u8>) -> Result<(), BadBlob> {
+        kvs.add_pages(std::iter::once((node, &blob.into())))
+    }
+
     #[test]
     fn pairs_are_seen_here_at_once_and_elsewhere_with_the_blob() {
         let (mut here, mut there) = (Kvs::default(), Kvs::default());
@@ -174,12 +188,12 @@ mod tests {
         here.put(b"b", b"2");
         assert_eq!(here.get(b"a"), Some(&b"1"[..]));
         assert_eq!(there.get(b"a"), None);
-        there.add_page(0, &here.take_blob().into()).unwrap();
+        add(&mut there, 0, here.take_blob()).unwrap();
         assert_eq!(there.get(b"a"), Some(&b"1"[..]));
         assert_eq!(there.get(b"c"), None);
         assert!(here.take_blob().is_empty(), "a pair is sent once");
         here.put(b"a", b"3");
-        there.add_page(0, &here.take_blob().into()).unwrap();
+        add(&mut there, 0, here.take_blob()).unwrap();
         assert_eq!(there.get(b"a"), Some(&b"3"[..]), "the later page wins");
         assert_eq!(there.get(b"b"), Some(&b"2"[..]));
     }
@@ -192,7 +206,7 @@ mod tests {
             here.put(format!("key-{n}").as_bytes(), format!("value-{n}").as_bytes());
         }
         let mut there = Kvs::default();
-        there.add_page(0, &here.take_blob().into()).unwrap();
+        add(&mut there, 0, here.take_blob()).unwrap();
         // Force one chain over all of them.
         there.heads.clear();
         for (place, entry) in there.entries.iter_mut().enumerate() {
@@ -216,14 +230,14 @@ mod tests {
         kvs.put(b"key", b"value");
         let blob = kvs.take_blob();
         for cut in 1..blob.len() {
-            assert!(Kvs::default().add_page(3, &blob[..cut].into()).is_err(), "cut at {cut}");
+            assert!(add(&mut Kvs::default(), 3, blob[..cut].to_vec()).is_err(), "cut at {cut}");
         }
         let mut longer = blob.clone();
         longer.push(0);
-        assert!(Kvs::default().add_page(3, &longer.into()).is_err());
+        assert!(add(&mut Kvs::default(), 3, longer).is_err());
         let mut other = blob;
         other[0] = 9;
-        assert_eq!(Kvs::default().add_page(3, &other.into()), Err(BadBlob { node: 3 }));
+        assert_eq!(add(&mut Kvs::default(), 3, other), Err(BadBlob { node: 3 }));
     }
 
     #[test]
@@ -232,7 +246,7 @@ mod tests {
         there.put(b"x", b"9");
         there.put(b"y", b"8");
         here.put(b"a", b"1");
-        here.add_page(1, &there.take_blob().into()).unwrap();
+        add(&mut here, 1, there.take_blob()).unwrap();
         let all: Vec<_> = (0..).map_while(|n| here.nth(n)).map(|(k, _)| k.to_vec()).collect();
         assert_eq!(all, [b"a".to_vec(), b"x".to_vec(), b"y".to_vec()]);
     }

@@ -228,9 +228,9 @@ impl Pmi1 {
         blobs: &[(u32, Arc<[u8]>)],
     ) {
         let own = core.layout.node();
-        let others = blobs.iter().filter(|(node, _)| *node != own);
-        let answer = match others.into_iter().try_for_each(|(n, blob)| self.kvs.add_page(*n, blob))
-        {
+        let others =
+            blobs.iter().filter(|(node, _)| *node != own).map(|(node, blob)| (*node, blob));
+        let answer = match self.kvs.add_pages(others) {
             Ok(()) => write("barrier_out", &[("rc", "0")]),
             Err(_) => failure("barrier_out", "unreadable_data_of_another_node"),
         };
@@ -284,3 +284,6 @@ fn result_name(command: &[u8]) -> String {
         _ => "error".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,8 +196,9 @@ impl Pmi2 {
         blobs: &[(u32, Arc<[u8]>)],
     ) {
         let own = core.layout.node();
-        let others = blobs.iter().filter(|(node, _)| *node != own);
-        let read = others.into_iter().try_for_each(|(n, blob)| self.kvs.add_page(*n, blob));
+        let others =
+            blobs.iter().filter(|(node, _)| *node != own).map(|(node, blob)| (*node, blob));
+        let read = self.kvs.add_pages(others);
         self.release(core, sequence, read.map_err(|_| "unreadable data of another node"));
     }
 
@@ -287,3 +288,6 @@ fn send(core: &mut Core, client: ClientId, answer: Writer) -> bool {
         None => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

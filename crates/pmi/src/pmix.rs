@@ -485,3 +485,6 @@ fn send_status(core: &mut Core, session: Session, waiter: Waiter, code: i32) {
     answer.pack(1).i32(code);
     send(core, session, waiter, &answer.finish());
 }
+
+#[cfg(test)]
+mod tests;

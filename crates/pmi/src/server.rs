@@ -97,6 +97,8 @@ pub struct JobServer {
     core: Core,
     connections: BTreeMap<ClientId, Connection>,
     next_client: u64,
+    /// The job was ended because of mixed protocols.
+    deadlocked: bool,
     pmi1: Pmi1,
     pmi2: Pmi2,
     pmix: Pmix,
@@ -111,6 +113,7 @@ impl JobServer {
             core: Core::new(layout, options),
             connections: BTreeMap::new(),
             next_client: 0,
+            deadlocked: false,
             pmi1: Pmi1::new(local),
             pmi2: Pmi2::new(local),
             pmix: Pmix::new(size, local),
@@ -334,7 +337,7 @@ impl JobServer {
         let waiting = fences.map(crate::fence::Fence::ready);
         let used = waiting.iter().filter(|&&ranks| ranks > 0).count();
         let local = self.core.layout.local_ranks();
-        if used < 2 || waiting.iter().sum::<usize>() < local.len() {
+        if self.deadlocked || used < 2 || waiting.iter().sum::<usize>() < local.len() {
             return;
         }
         let names: Vec<&str> = Protocol::ALL
@@ -349,6 +352,10 @@ impl JobServer {
             names.join(", ")
         );
         let rank = local[0];
+        self.deadlocked = true;
         self.core.push(Effect::Abort { rank, code: 1, message });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -431,8 +431,8 @@ impl Writer {
     }
 
     /// The count that begins a pack.
-    pub(crate) fn pack(&mut self, count: i32) -> &mut Self {
-        self.i32(count)
+    pub(crate) fn pack(&mut self, count: usize) -> &mut Self {
+        self.i32(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
     /// A string.

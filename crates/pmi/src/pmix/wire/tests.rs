@@ -89,7 +89,7 @@ fn directives_of_all_types_are_passed_over() {
 fn a_list_that_lies_about_its_length_is_refused() {
     for encoding in BOTH {
         let mut writer = Writer::new(encoding);
-        writer.pack(1).size(1 << 40).pack(i32::MAX);
+        writer.pack(1).size(1 << 40).pack(usize::MAX);
         let bytes = writer.finish();
         let read = Reader::new(&bytes, encoding).list(Reader::info);
         assert_eq!(read, Err(WireError::Truncated));
