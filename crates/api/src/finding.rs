@@ -147,22 +147,15 @@ impl Finding {
     ///   = set minSize to at most 4, or raise size
     /// ```
     pub fn render(&self, file: Option<&str>) -> String {
-        let mut text = format!("{}: ", self.severity);
-        if let Some(file) = file {
-            text += file;
-            if let Some(position) = &self.position {
-                text += &format!(":{}", position.line);
-            }
-            text += ": ";
-        }
-        text += &self.to_string();
-        if let Some(position) = &self.position {
-            text += &format!("\n  | {}", position.text);
-        }
-        if let Some(hint) = &self.hint {
-            text += &format!("\n  = {hint}");
-        }
-        text
+        let place = match (file, &self.position) {
+            (Some(file), Some(position)) => format!("{file}:{}: ", position.line),
+            (Some(file), None) => format!("{file}: "),
+            (None, _) => String::new(),
+        };
+        let source = self.position.as_ref().map(|position| format!("\n  | {}", position.text));
+        let hint = self.hint.as_ref().map(|hint| format!("\n  = {hint}"));
+        let (source, hint) = (source.unwrap_or_default(), hint.unwrap_or_default());
+        format!("{}: {place}{self}{source}{hint}", self.severity)
     }
 }
 

@@ -124,7 +124,11 @@ fn header(root: &Node) -> Vec<Finding> {
 fn placed(mut findings: Vec<Finding>, root: &Node, text: &str) -> Vec<Finding> {
     for finding in &mut findings {
         if finding.position.is_none() {
-            finding.position = locate(root, &finding.path).map(|place| tree::position(place, text));
+            let place = match finding.path.segments() {
+                [] => Some(root.place),
+                _ => locate(root, &finding.path),
+            };
+            finding.position = place.map(|place| tree::position(place, text));
         }
     }
     findings.sort_by_key(|finding| {

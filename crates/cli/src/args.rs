@@ -264,7 +264,8 @@ mod tests {
 
     #[test]
     fn what_follows_the_command_is_its_own() {
-        let cli = Cli::try_parse_from(["quorate", "run", "-N", "4", "--", "app", "-n", "3", "--help"]);
+        let cli =
+            Cli::try_parse_from(["quorate", "run", "-N", "4", "--", "app", "-n", "3", "--help"]);
         let Verb::Run(run) = cli.unwrap().verb else { panic!("not run") };
         assert_eq!((run.nodes, run.ntasks), (Some(4), None));
         assert_eq!(run.words, ["app", "-n", "3", "--help"]);

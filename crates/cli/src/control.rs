@@ -181,12 +181,8 @@ pub struct Channel {
 impl Channel {
     /// Two connected ends.
     pub fn pair() -> nix::Result<(Self, Self)> {
-        let (a, b) = socketpair(
-            AddressFamily::Unix,
-            SockType::SeqPacket,
-            None,
-            SockFlag::SOCK_CLOEXEC,
-        )?;
+        let (a, b) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         Ok((Self { fd: a }, Self { fd: b }))
     }
 

@@ -83,8 +83,18 @@ impl View {
 impl Front {
     /// Follows the cluster to its end, or until it can be left.
     pub fn follow(self) -> anyhow::Result<Departure> {
-        let Self { channel, keeper, dir, progress, redraw, launcher, signals, typed, leave, started } =
-            self;
+        let Self {
+            channel,
+            keeper,
+            dir,
+            progress,
+            redraw,
+            launcher,
+            signals,
+            typed,
+            leave,
+            started,
+        } = self;
         let terminal = Arc::new(Mutex::new(Terminal::new()));
         let mut view = View { progress, terminal: Arc::clone(&terminal) };
         view.show(view.progress.header());
@@ -105,7 +115,12 @@ impl Front {
                 (true, false) => PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX),
             };
             let [notice, signal, closed, news] = wait(
-                [Some(channel.as_fd()), Some(signals.as_fd()), pumps.closed(), status.as_ref().map(|s| s.file.as_fd())],
+                [
+                    Some(channel.as_fd()),
+                    Some(signals.as_fd()),
+                    pumps.closed(),
+                    status.as_ref().map(|s| s.file.as_fd()),
+                ],
                 timeout,
             );
             if signal {
@@ -177,8 +192,7 @@ impl Front {
         }
         let keep = !finish.completed && finish.reason != "Deleted" && asked == 0;
         let shown = keep.then(|| tilde(&dir.path));
-        let ending =
-            Ending { finish: &finish, report: report.as_ref(), logs: shown.as_deref() };
+        let ending = Ending { finish: &finish, report: report.as_ref(), logs: shown.as_deref() };
         let lines = view.progress.ended(ending, started.elapsed());
         view.show(lines);
         if keep {

@@ -241,10 +241,8 @@ impl Player {
             .collect();
         failed.sort_by_key(|(at, ..)| *at);
         let Some((_, _, _, message)) = failed.first().cloned() else { return false };
-        let table: Vec<_> = failed
-            .iter()
-            .map(|(_, group, reason, _)| FailedJob { group, reason })
-            .collect();
+        let table: Vec<_> =
+            failed.iter().map(|(_, group, reason, _)| FailedJob { group, reason }).collect();
         match policy::judge_jobs(self.spec.failure_policy.as_ref(), &table, self.counted) {
             JobSetVerdict::Fail(reason) => {
                 self.finish(Outcome::Failed { reason, message }, actions);
@@ -264,8 +262,12 @@ impl Player {
         let policy = self.spec.success_policy.as_ref();
         let targets = policy.map_or(&[][..], |p| &p.target_replicated_jobs);
         let counts = |name: &String| targets.is_empty() || targets.contains(name);
-        let wanted: u32 =
-            self.plans.iter().filter(|(name, ..)| counts(name)).map(|(_, replicas, _)| replicas).sum();
+        let wanted: u32 = self
+            .plans
+            .iter()
+            .filter(|(name, ..)| counts(name))
+            .map(|(_, replicas, _)| replicas)
+            .sum();
         let complete = self
             .jobs
             .iter()

@@ -183,7 +183,9 @@ impl LocalObjects {
     /// names are in the hosts file.
     pub fn resolver_file(&self) -> String {
         let ns = self.namespace();
-        format!("search {ns}.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\noptions ndots:5 timeout:1 attempts:1\n")
+        format!(
+            "search {ns}.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\noptions ndots:5 timeout:1 attempts:1\n"
+        )
     }
 
     /// The pod template of a replicated job.
@@ -252,10 +254,7 @@ impl Build<'_> {
             set(name, value.clone());
         }
         let id = &self.facts.id;
-        set(
-            HOST_NAME,
-            format!("{}-{}-{}-{}", self.objects.name(), id.group, id.job, id.index),
-        );
+        set(HOST_NAME, format!("{}-{}-{}-{}", self.objects.name(), id.group, id.job, id.index));
         set(names::INDEX, id.index.to_string());
         for source in container.env_from.iter().flatten() {
             let prefix = source.prefix.as_deref().unwrap_or_default();
@@ -378,8 +377,7 @@ impl Build<'_> {
             .iter()
             .find(|secret| secret.metadata.name.as_deref() == Some(name))
             .ok_or_else(|| format!("Secret {name} exists in a Kubernetes cluster only"))?;
-        let binary =
-            secret.data.iter().flatten().map(|(k, ByteString(v))| (k.clone(), v.clone()));
+        let binary = secret.data.iter().flatten().map(|(k, ByteString(v))| (k.clone(), v.clone()));
         let plain =
             secret.string_data.iter().flatten().map(|(k, v)| (k.clone(), v.clone().into_bytes()));
         Ok(binary.chain(plain).collect())
@@ -553,8 +551,10 @@ fn files(
     items
         .iter()
         .map(|item| {
-            let bytes =
-                data.get(&item.key).cloned().ok_or_else(|| format!("key {} is missing", item.key))?;
+            let bytes = data
+                .get(&item.key)
+                .cloned()
+                .ok_or_else(|| format!("key {} is missing", item.key))?;
             let path = PathBuf::from(&item.path);
             Ok(FileEntry { path, bytes, mode: file_mode(item.mode.or(mode)) })
         })

@@ -136,10 +136,8 @@ impl Progress {
     /// Rank 0 says how things are.
     pub fn status(&mut self, status: ClusterStatus, now: Duration) -> Vec<Line> {
         let mut lines = Vec::new();
-        let quorate = !matches!(
-            status.state,
-            BrokerState::Join | BrokerState::Init | BrokerState::Quorum
-        );
+        let quorate =
+            !matches!(status.state, BrokerState::Join | BrokerState::Init | BrokerState::Quorum);
         if quorate && !self.brokers_shown {
             lines.extend(self.brokers(status.online, now));
         }

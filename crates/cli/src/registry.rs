@@ -163,17 +163,12 @@ impl ClusterDir {
 }
 
 fn is_locked(dir: &Path) -> bool {
-    File::open(dir.join(LOCK)).is_ok_and(|file| {
-        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-    })
+    File::open(dir.join(LOCK))
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 fn make_private(path: &Path) -> Result<(), RegistryError> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|e| file_error(path, e))
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| file_error(path, e))
 }
 
 fn file_error(path: &Path, source: io::Error) -> RegistryError {

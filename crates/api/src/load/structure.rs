@@ -85,18 +85,13 @@ fn node(node: &Node, schema: &Value, path: &FieldPath, findings: &mut Vec<Findin
         }
         Some("string") => string(node, schema, path, findings),
         Some("integer") => integer(node, schema, path, findings),
-        Some("number") => {
-            if !node.scalar().is_some_and(Value::is_number) {
-                findings.push(wrong(node, path, "a number").hint("write a number without quotes"));
-            }
+        Some("number") if !node.scalar().is_some_and(Value::is_number) => {
+            findings.push(wrong(node, path, "a number").hint("write a number without quotes"));
         }
-        Some("boolean") => {
-            if !node.scalar().is_some_and(Value::is_boolean) {
-                findings.push(
-                    wrong(node, path, "true or false")
-                        .hint("write `true` or `false` without quotes"),
-                );
-            }
+        Some("boolean") if !node.scalar().is_some_and(Value::is_boolean) => {
+            findings.push(
+                wrong(node, path, "true or false").hint("write `true` or `false` without quotes"),
+            );
         }
         _ => {}
     }
@@ -138,18 +133,13 @@ fn object(node: &Node, schema: &Value, path: &FieldPath, findings: &mut Vec<Find
 }
 
 fn unknown<'a>(path: &FieldPath, key: &str, known: impl Iterator<Item = &'a str>) -> Finding {
-    match suggest::nearest(key, known) {
-        Some(name) => {
-            Finding::error(path.clone(), format!("unknown field; did you mean `{name}`?"))
-        }
-        None => {
-            let finding = Finding::error(path.clone(), "unknown field");
-            match suggest::elsewhere(&SCHEMA, key) {
-                Some(place) => finding.hint(format!("it belongs to {place}")),
-                None => finding.hint("take it out"),
-            }
-        }
+    if let Some(name) = suggest::nearest(key, known) {
+        return Finding::error(path.clone(), format!("unknown field; did you mean `{name}`?"));
     }
+    Finding::error(path.clone(), "unknown field").hint(match suggest::elsewhere(&SCHEMA, key) {
+        Some(place) => format!("it belongs to {place}"),
+        None => "take it out".to_owned(),
+    })
 }
 
 fn wrong(node: &Node, path: &FieldPath, wanted: &str) -> Finding {
@@ -159,6 +149,7 @@ fn wrong(node: &Node, path: &FieldPath, wanted: &str) -> Finding {
 fn string(node: &Node, schema: &Value, path: &FieldPath, findings: &mut Vec<Finding>) {
     let Some(text) = node.as_str() else {
         let hint = match node.scalar() {
+            Some(Value::Bool(_)) => "put it into quotes: without, YAML reads it as true or false",
             Some(_) => "put it into quotes",
             None => "write one text",
         };

@@ -190,7 +190,7 @@ pub(super) fn parse(text: &str) -> Result<Tree, TreeError> {
 }
 
 fn syntax(error: &ScanError) -> TreeError {
-    TreeError::Syntax { place: (*error.marker()).into(), what: error.info().to_owned() }
+    TreeError::Syntax { place: (*error.marker()).into(), what: error.info().clone() }
 }
 
 /// Collections that are not closed yet, and what was anchored.

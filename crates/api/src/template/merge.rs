@@ -41,8 +41,7 @@ fn lists_of(field: &str) -> Lists {
         "ports" => Lists::ByKey(&["containerPort", "protocol"]),
         "hostAliases" => Lists::ByKey(&["ip"]),
         "topologySpreadConstraints" => Lists::ByKey(&["topologyKey", "whenUnsatisfiable"]),
-        "env" => Lists::ReplaceByKey("name"),
-        "volumes" => Lists::ReplaceByKey("name"),
+        "env" | "volumes" => Lists::ReplaceByKey("name"),
         "tolerations" | "envFrom" => Lists::Append,
         _ => Lists::Replace,
     }

@@ -1,18 +1,18 @@
 use super::*;
 use serde_json::json;
 
-fn object(value: serde_json::Value) -> MiniCluster {
+fn object(spec: &serde_json::Value) -> MiniCluster {
     serde_json::from_value(json!({
         "apiVersion": "quorate.dev/v1alpha1",
         "kind": "MiniCluster",
         "metadata": {"name": "hello"},
-        "spec": value,
+        "spec": spec,
     }))
     .unwrap()
 }
 
-fn valid(value: serde_json::Value) -> ValidatedMiniCluster {
-    match validate(&object(value), Target::Local) {
+fn valid(spec: &serde_json::Value) -> ValidatedMiniCluster {
+    match validate(&object(spec), Target::Local) {
         Ok(validated) => validated,
         Err(findings) => panic!("{findings:?}"),
     }
@@ -20,7 +20,7 @@ fn valid(value: serde_json::Value) -> ValidatedMiniCluster {
 
 #[test]
 fn the_smallest_object_is_a_cluster_of_one_that_stays_up() {
-    let cluster = valid(json!({}));
+    let cluster = valid(&json!({}));
     assert_eq!((cluster.size, cluster.min_size, cluster.max_size), (1, 1, 1));
     assert_eq!(cluster.groups.len(), 1);
     assert_eq!(cluster.program, ValidatedProgram::None);
@@ -30,7 +30,7 @@ fn the_smallest_object_is_a_cluster_of_one_that_stays_up() {
 
 #[test]
 fn ranks_follow_the_groups_and_the_last_one_grows() {
-    let cluster = valid(json!({
+    let cluster = valid(&json!({
         "maxSize": 12,
         "groups": [{"name": "actor", "size": 6}, {"name": "learner", "size": 2, "slots": 1}],
         "slots": 8,
@@ -53,9 +53,9 @@ fn ranks_follow_the_groups_and_the_last_one_grows() {
 
 #[test]
 fn command_and_args_are_short_for_the_program() {
-    let short = valid(json!({"command": ["a"], "args": ["b"]}));
-    let long = valid(json!({"program": {"command": ["a", "b"]}}));
-    let container = valid(json!({"template": {"spec": {"containers": [
+    let short = valid(&json!({"command": ["a"], "args": ["b"]}));
+    let long = valid(&json!({"program": {"command": ["a", "b"]}}));
+    let container = valid(&json!({"template": {"spec": {"containers": [
         {"name": "main", "command": ["a"], "args": ["b"]}]}}}));
     assert_eq!(short.program, long.program);
     assert_eq!(short.program, container.program);
@@ -64,7 +64,7 @@ fn command_and_args_are_short_for_the_program() {
 #[test]
 fn all_errors_come_at_once_and_before_the_warnings() {
     let findings = validate(
-        &object(json!({"size": 4, "minSize": 6, "image": "x", "bootstrap": {"port": 0},
+        &object(&json!({"size": 4, "minSize": 6, "image": "x", "bootstrap": {"port": 0},
             "failurePolicy": {"maxRestarts": -1}})),
         Target::Local,
     )
@@ -80,11 +80,11 @@ fn all_errors_come_at_once_and_before_the_warnings() {
 #[test]
 fn an_image_is_needed_on_kubernetes_and_useless_here() {
     assert_eq!(
-        validate(&object(json!({})), Target::Kubernetes).unwrap_err()[0].path.to_string(),
+        validate(&object(&json!({})), Target::Kubernetes).unwrap_err()[0].path.to_string(),
         "spec.image"
     );
-    let here = validate(&object(json!({"image": "x"})), Target::Local).unwrap();
+    let here = validate(&object(&json!({"image": "x"})), Target::Local).unwrap();
     assert_eq!(here.warnings[0].message, "not used on this machine");
-    let there = validate(&object(json!({"image": "x"})), Target::Kubernetes).unwrap();
+    let there = validate(&object(&json!({"image": "x"})), Target::Kubernetes).unwrap();
     assert!(there.warnings.is_empty());
 }

@@ -43,12 +43,17 @@ impl Keeper {
     fn write_book(&self) -> io::Result<()> {
         let private = |name: &str, bytes: &[u8]| {
             let path = self.volatile(name);
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(path)?;
             io::Write::write_all(&mut file, bytes)
         };
         let objects = &self.input.objects;
-        let config = objects.config_maps.iter().find_map(|m| m.data.as_ref()?.get(paths::CONFIG_KEY));
+        let config =
+            objects.config_maps.iter().find_map(|m| m.data.as_ref()?.get(paths::CONFIG_KEY));
         let seed = objects.secrets.iter().find_map(|s| s.data.as_ref()?.get(paths::SEED_KEY));
         private(paths::CONFIG_KEY, config.map(String::as_bytes).unwrap_or_default())?;
         private(paths::SEED_KEY, seed.map(|s| s.0.as_slice()).unwrap_or_default())?;
@@ -83,11 +88,11 @@ impl Keeper {
 
     fn create_pod(&mut self, id: PodId) -> Result<(Pid, Option<PodAddress>), String> {
         let display = id.display_name();
-        let ordinal = self
-            .hosts
-            .iter()
-            .position(|h| h.group == id.group && h.job == id.job && h.index == id.index)
-            .ok_or_else(|| format!("pod {display} is not in the plan"))? as u32;
+        let ordinal =
+            self.hosts
+                .iter()
+                .position(|h| h.group == id.group && h.job == id.job && h.index == id.index)
+                .ok_or_else(|| format!("pod {display} is not in the plan"))? as u32;
         let host = self.hosts[ordinal as usize].host_name.clone();
         let random = |e| format!("no random numbers: {e}");
         let facts = PodFacts {
@@ -177,15 +182,10 @@ impl Keeper {
             Place::Plain => self.plain_command(display, termination_log)?,
             _ => pod.argv.clone(),
         };
-        let pod = PodSandbox {
-            place,
-            argv,
-            env: pod.env.clone(),
-            working_dir: pod.working_dir.clone(),
-        };
+        let pod =
+            PodSandbox { place, argv, env: pod.env.clone(), working_dir: pod.working_dir.clone() };
         let [input, output, error] = stdio;
-        sandbox::spawn_pod(self.input.identity, &pod, [input, output, error])
-            .map_err(|e| chain(&e))
+        sandbox::spawn_pod(self.input.identity, &pod, [input, output, error]).map_err(|e| chain(&e))
     }
 
     /// The agent's command where nothing is mounted.
@@ -211,11 +211,7 @@ impl Keeper {
 
     /// Input, output and error of a pod. The launcher's output goes to the front while there is
     /// one, which writes the log as well; all else goes to the log directly.
-    fn stdio(
-        &self,
-        id: &PodId,
-        display: &str,
-    ) -> io::Result<([OwnedFd; 3], Option<[OwnedFd; 2]>)> {
+    fn stdio(&self, id: &PodId, display: &str) -> io::Result<([OwnedFd; 3], Option<[OwnedFd; 2]>)> {
         let null = || File::open("/dev/null").map(OwnedFd::from);
         if self.is_launcher(id) && self.input.wants_output && self.front.is_some() {
             let (out, out_end) = io::pipe()?;
@@ -232,7 +228,9 @@ impl Keeper {
     pub(super) fn watch_status(&mut self, launcher: i32) {
         let Some(pod) = self.pods.get(&launcher).filter(|_| self.front.is_some()) else { return };
         let (socket, agent) = match self.input.sandbox {
-            Sandbox::Namespaces => (Path::new(paths::RUN_DIR).to_owned(), PathBuf::from(paths::AGENT)),
+            Sandbox::Namespaces => {
+                (Path::new(paths::RUN_DIR).to_owned(), PathBuf::from(paths::AGENT))
+            }
             Sandbox::None => {
                 (self.volatile(&pod.id.display_name()), self.input.objects.agent.clone())
             }
@@ -255,9 +253,8 @@ impl Keeper {
                 working_dir: pod.working_dir.clone(),
             };
             let write = OwnedFd::from(write);
-            let process =
-                sandbox::spawn_pod(self.input.identity, &process, [&null, &write, &null])
-                    .map_err(io::Error::other)?;
+            let process = sandbox::spawn_pod(self.input.identity, &process, [&null, &write, &null])
+                .map_err(io::Error::other)?;
             io::Result::Ok((read, process))
         })();
         // Status is a comfort: without it the program still runs and its end is still reported.
@@ -316,7 +313,13 @@ fn descendants(root: u32) -> BTreeSet<u32> {
     let mut family = BTreeSet::from([root]);
     loop {
         let before = family.len();
-        family.extend(parents.iter().filter(|(_, p)| family.contains(p)).map(|(pid, _)| *pid).collect::<Vec<_>>());
+        family.extend(
+            parents
+                .iter()
+                .filter(|(_, p)| family.contains(p))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
         if family.len() == before {
             break;
         }

@@ -81,7 +81,10 @@ impl Keeper {
         }
         let problem = pod.problem.clone();
         let report = report.map(Box::new);
-        self.notify(&Notice::Ended { pod: name.clone(), code, report, problem: problem.clone() }, &[]);
+        self.notify(
+            &Notice::Ended { pod: name.clone(), code, report, problem: problem.clone() },
+            &[],
+        );
         if let Some(problem) = problem {
             self.give_up(format!("pod {name} cannot start: {problem}"));
             return;

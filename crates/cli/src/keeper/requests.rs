@@ -103,7 +103,9 @@ impl Keeper {
     /// The address of the pod with this ordinal.
     pub(super) fn address(&self, ordinal: u32) -> std::net::Ipv4Addr {
         match self.input.sandbox {
-            Sandbox::Namespaces => PodAddress::new(ordinal).map_or(std::net::Ipv4Addr::UNSPECIFIED, PodAddress::ip),
+            Sandbox::Namespaces => {
+                PodAddress::new(ordinal).map_or(std::net::Ipv4Addr::UNSPECIFIED, PodAddress::ip)
+            }
             Sandbox::None => super::cluster::loopback(self.loopback_block, ordinal),
         }
     }

@@ -28,8 +28,7 @@ pub fn start(input: KeeperInput, started: Instant) -> Result<sandbox::Keeper, Sa
 }
 
 fn body(input: KeeperInput, started: Instant) -> i32 {
-    let keep =
-        [input.lock.as_raw_fd(), input.front.as_raw_fd(), input.stdin.as_raw_fd()];
+    let keep = [input.lock.as_raw_fd(), input.front.as_raw_fd(), input.stdin.as_raw_fd()];
     sandbox::close_other_descriptors(&keep);
     let namespaces = input.sandbox == Sandbox::Namespaces;
     let dir = input.dir.clone();

@@ -8,11 +8,7 @@ use std::os::fd::OwnedFd;
 /// Moves the calling process into a pod: into the cluster's user namespace through the keeper
 /// (which gives the rights to do the rest), into the pod's namespaces, and into the user namespace
 /// that maps back. The PID namespace applies to children only. The process must be single-threaded.
-pub fn enter_pod(
-    identity: Identity,
-    keeper: &OwnedFd,
-    pod: &OwnedFd,
-) -> Result<(), SandboxError> {
+pub fn enter_pod(identity: Identity, keeper: &OwnedFd, pod: &OwnedFd) -> Result<(), SandboxError> {
     if identity.user_namespace {
         setns(keeper, CloneFlags::CLONE_NEWUSER)
             .map_err(failed("enter the user namespace of the cluster"))?;

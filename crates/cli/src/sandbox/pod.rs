@@ -110,8 +110,7 @@ pub fn spawn_pod(
     let (outcome, tell) = pipe()?;
     match sys::clone_process(flags).map_err(SandboxError::Clone)? {
         Cloned::Parent(pid, pidfd) => {
-            let mut process =
-                PodProcess { pid, pidfd, go: Some(go), outcome: File::from(outcome) };
+            let mut process = PodProcess { pid, pidfd, go: Some(go), outcome: File::from(outcome) };
             if !matches!(pod.place, Place::Own(_)) {
                 process.release();
             }
@@ -129,7 +128,9 @@ pub fn spawn_pod(
             }
             let _ = nix::unistd::write(&tell, text.as_bytes());
             let code = match error {
-                SandboxError::Exec { source: Errno::ENOENT, .. } => quorate_contract::exit::NOT_FOUND,
+                SandboxError::Exec { source: Errno::ENOENT, .. } => {
+                    quorate_contract::exit::NOT_FOUND
+                }
                 SandboxError::Exec { .. } => quorate_contract::exit::NOT_EXECUTABLE,
                 _ => quorate_contract::exit::INTERNAL,
             };

@@ -36,9 +36,14 @@ impl fmt::Display for Bar {
                 "this machine forbids user namespaces (kernel.apparmor_restrict_unprivileged_userns = 1)"
             ),
             Self::Seccomp => {
-                write!(f, "a system-call filter forbids namespaces, as in a container without rights")
+                write!(
+                    f,
+                    "a system-call filter forbids namespaces, as in a container without rights"
+                )
             }
-            Self::Other(why) => write!(f, "this machine does not allow the namespaces of a pod: {why}"),
+            Self::Other(why) => {
+                write!(f, "this machine does not allow the namespaces of a pod: {why}")
+            }
         }
     }
 }
@@ -65,11 +70,9 @@ pub fn probe(identity: Identity) -> Support {
         Err(error) => Support::None(explain(&error)),
         Ok(keeper) => match waitpid(keeper.pid, None::<WaitPidFlag>) {
             Ok(WaitStatus::Exited(_, 0)) => Support::Full,
-            Ok(WaitStatus::Exited(_, 11)) => {
-                Support::None(settings_bar().unwrap_or_else(|| {
-                    Bar::Other("no bridge or veth links (kernel modules bridge, veth)".into())
-                }))
-            }
+            Ok(WaitStatus::Exited(_, 11)) => Support::None(settings_bar().unwrap_or_else(|| {
+                Bar::Other("no bridge or veth links (kernel modules bridge, veth)".into())
+            })),
             _ => Support::None(
                 settings_bar().unwrap_or(Bar::Other("no rights in a new user namespace".into())),
             ),

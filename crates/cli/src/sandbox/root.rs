@@ -23,11 +23,7 @@ impl Identity {
     /// The calling process's. Root without `CAP_SYS_ADMIN` (a container's root) is an ordinary
     /// user here.
     pub fn of_caller() -> Self {
-        Self {
-            uid: geteuid().as_raw(),
-            gid: getegid().as_raw(),
-            user_namespace: !has_sys_admin(),
-        }
+        Self { uid: geteuid().as_raw(), gid: getegid().as_raw(), user_namespace: !has_sys_admin() }
     }
 }
 
@@ -100,8 +96,7 @@ pub(super) fn map_user(
     outside_gid: u32,
 ) -> Result<(), SandboxError> {
     let write = |file: &'static str, text: String| {
-        std::fs::write(file, text)
-            .map_err(|e| SandboxError::MapUser { file, source: errno_of(&e) })
+        std::fs::write(file, text).map_err(|e| SandboxError::MapUser { file, source: errno_of(&e) })
     };
     write("/proc/self/setgroups", "deny".into())?;
     write("/proc/self/uid_map", format!("{inside_uid} {outside_uid} 1"))?;

@@ -38,7 +38,8 @@ pub(super) fn run(args: &DeleteArgs, loudness: Loudness) -> anyhow::Result<i32> 
         say(loudness, &about.name);
     }
     for Entry { name, path, .. } in &ended {
-        std::fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        std::fs::remove_dir_all(path)
+            .with_context(|| format!("cannot remove {}", path.display()))?;
         say(loudness, name);
     }
     Ok(0)

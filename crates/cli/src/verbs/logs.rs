@@ -45,9 +45,8 @@ fn find(word: Option<&str>) -> anyhow::Result<(PathBuf, bool)> {
         .expect("resolve picks one of the clusters that it was given");
     let pod = match target.pod {
         Some(pod) => pod,
-        None => launcher(&pods(&dir)).ok_or_else(|| {
-            Refusal::new(format!("{} has written nothing yet", target.cluster))
-        })?,
+        None => launcher(&pods(&dir))
+            .ok_or_else(|| Refusal::new(format!("{} has written nothing yet", target.cluster)))?,
     };
     Ok((dir.join(pod + END), running))
 }

@@ -33,9 +33,7 @@ pub(super) fn run(args: &LsArgs) -> anyhow::Result<i32> {
         ended.retain(|entry| args.names.contains(&entry.name));
     }
     let text = match args.output {
-        Format::Json => {
-            serde_json::to_string_pretty(&data(&running, &ended))? + "\n"
-        }
+        Format::Json => serde_json::to_string_pretty(&data(&running, &ended))? + "\n",
         Format::Yaml => serde_saphyr::to_string(&data(&running, &ended))?,
         Format::Name => {
             let names = running.iter().map(|r| &r.about.name).chain(ended.iter().map(|e| &e.name));
@@ -91,9 +89,11 @@ fn rows(running: &[Running], ended: &[Entry], wide: bool) -> Vec<Vec<String>> {
 
 fn data(running: &[Running], ended: &[Entry]) -> Value {
     let mut list: Vec<Value> = running.iter().map(|r| json!(r.about)).collect();
-    list.extend(ended.iter().map(|entry| {
-        json!({"name": entry.name, "state": "Failed", "logs": entry.path})
-    }));
+    list.extend(
+        ended
+            .iter()
+            .map(|entry| json!({"name": entry.name, "state": "Failed", "logs": entry.path})),
+    );
     Value::Array(list)
 }
 

@@ -84,9 +84,7 @@ pub(super) fn run(args: RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
     let (front, channel) = Channel::pair().context("cannot make a socket")?;
     let (stdin, typed) = input(has_program)?;
     let signals = isolate_signals(&SIGNALS)
-        .and_then(|set| {
-            SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        })
+        .and_then(|set| SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK))
         .context("cannot wait for signals")?;
     let lock = dir.lock.try_clone().context("cannot hold the cluster's lock")?;
     let input = KeeperInput {
@@ -157,8 +155,8 @@ fn cluster(args: &RunArgs) -> anyhow::Result<Wanted> {
         return from_file(first, args.name.as_deref());
     }
     let object = from_flags(args)?;
-    let cluster = validate(&object, Target::Local)
-        .map_err(|findings| Findings { file: None, findings })?;
+    let cluster =
+        validate(&object, Target::Local).map_err(|findings| Findings { file: None, findings })?;
     Ok(Wanted { cluster, file: None })
 }
 
@@ -206,7 +204,8 @@ fn from_flags(args: &RunArgs) -> anyhow::Result<MiniCluster> {
     } else {
         // What the user asks for is what each pod takes, whatever this machine has.
         if let Some(tasks) = args.ntasks {
-            spec.slots = Some((tasks.saturating_add(pods - 1) / pods) * args.cpus_per_task.unwrap_or(1));
+            spec.slots =
+                Some((tasks.saturating_add(pods - 1) / pods) * args.cpus_per_task.unwrap_or(1));
         }
         let parallel = Parallel {
             command: args.words.clone(),
@@ -306,11 +305,7 @@ fn refuse_sandbox(why: &str) -> anyhow::Error {
 }
 
 /// The cluster stays: its first program runs in it as any later one would.
-fn left(
-    name: &str,
-    guest: Option<ValidatedProgram>,
-    loudness: Loudness,
-) -> anyhow::Result<i32> {
+fn left(name: &str, guest: Option<ValidatedProgram>, loudness: Loudness) -> anyhow::Result<i32> {
     let code = match guest {
         None | Some(ValidatedProgram::None) => 0,
         Some(ValidatedProgram::Command { argv }) => super::enter::run_in_launcher(name, &argv)?,

@@ -106,8 +106,10 @@ fn unknown(word: &str, clusters: &[(String, Vec<String>)]) -> Refusal {
         return Refusal::usage(format!("there is no cluster or pod {word}: no cluster runs here"))
             .hint("start one that stays: `quorate run --keep FILE`");
     }
-    Refusal::usage(format!("there is no cluster or pod {word}"))
-        .hint(format!("the clusters are {}; `quorate ls -o wide` lists their pods", names(clusters)))
+    Refusal::usage(format!("there is no cluster or pod {word}")).hint(format!(
+        "the clusters are {}; `quorate ls -o wide` lists their pods",
+        names(clusters)
+    ))
 }
 
 fn names(clusters: &[(String, Vec<String>)]) -> String {

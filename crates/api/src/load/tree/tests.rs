@@ -40,11 +40,11 @@ fn aliases_and_merge_keys_are_resolved() {
 
 #[test]
 fn aliases_of_aliases_do_not_fill_the_memory() {
-    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for n in 1..12 {
+    let first = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    let text = (1..12).fold(first, |text, n| {
         let last = format!("*a{}, ", n - 1).repeat(9);
-        text += &format!("a{n}: &a{n} [{last}]\n");
-    }
+        format!("{text}a{n}: &a{n} [{last}]\n")
+    });
     assert!(parse(&text).unwrap_err().to_string().contains("more than 200000 nodes"));
 }
 

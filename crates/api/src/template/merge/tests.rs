@@ -1,22 +1,22 @@
 use super::*;
 use serde_json::json;
 
-fn template(value: Value) -> PodTemplateSpec {
-    serde_json::from_value(value).unwrap()
+fn template(value: &Value) -> PodTemplateSpec {
+    serde_json::from_value(value.clone()).unwrap()
 }
 
-fn merged(lower: Value, upper: Value) -> Value {
+fn merged(lower: &Value, upper: &Value) -> Value {
     serde_json::to_value(overlay(&template(lower), &template(upper))).unwrap()
 }
 
 #[test]
 fn containers_meet_by_name_and_new_ones_go_to_the_end() {
     let value = merged(
-        json!({"spec": {"containers": [
+        &json!({"spec": {"containers": [
             {"name": "log", "image": "a"},
             {"name": "main", "image": "b", "command": ["x"], "resources": {"limits": {"cpu": "1"}}},
         ]}}),
-        json!({"spec": {"containers": [
+        &json!({"spec": {"containers": [
             {"name": "new", "image": "d"},
             {"name": "main", "image": "c", "resources": {"limits": {"memory": "1Gi"}}},
         ]}}),
@@ -35,9 +35,9 @@ fn containers_meet_by_name_and_new_ones_go_to_the_end() {
 #[test]
 fn a_variable_or_volume_of_the_overlay_replaces_the_whole_source() {
     let value = merged(
-        json!({"spec": {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}],
+        &json!({"spec": {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}],
             "containers": [{"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}]}}),
-        json!({"spec": {"volumes": [{"name": "data", "emptyDir": {}}],
+        &json!({"spec": {"volumes": [{"name": "data", "emptyDir": {}}],
             "containers": [{"name": "main", "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}]}}),
     );
     assert_eq!(value["spec"]["volumes"], json!([{"name": "data", "emptyDir": {}}]));
@@ -55,8 +55,8 @@ fn tolerations_are_added_once() {
     let gpu = json!({"key": "gpu", "operator": "Exists"});
     let spot = json!({"key": "spot", "operator": "Exists"});
     let value = merged(
-        json!({"spec": {"containers": [], "tolerations": [gpu]}}),
-        json!({"spec": {"containers": [], "tolerations": [spot, gpu]}}),
+        &json!({"spec": {"containers": [], "tolerations": [gpu]}}),
+        &json!({"spec": {"containers": [], "tolerations": [spot, gpu]}}),
     );
     assert_eq!(value["spec"]["tolerations"], json!([gpu, spot]));
 }
@@ -64,8 +64,8 @@ fn tolerations_are_added_once() {
 #[test]
 fn ports_of_equal_number_and_other_protocol_are_two() {
     let value = merged(
-        json!({"spec": {"containers": [{"name": "main", "ports": [{"containerPort": 53}]}]}}),
-        json!({"spec": {"containers": [{"name": "main", "ports": [
+        &json!({"spec": {"containers": [{"name": "main", "ports": [{"containerPort": 53}]}]}}),
+        &json!({"spec": {"containers": [{"name": "main", "ports": [
             {"containerPort": 53, "protocol": "UDP"},
             {"containerPort": 53, "protocol": "TCP", "name": "dns"}]}]}}),
     );
@@ -81,9 +81,9 @@ fn ports_of_equal_number_and_other_protocol_are_two() {
 #[test]
 fn node_selectors_and_labels_are_merged_and_command_lines_replaced() {
     let value = merged(
-        json!({"metadata": {"labels": {"a": "1", "b": "2"}},
+        &json!({"metadata": {"labels": {"a": "1", "b": "2"}},
             "spec": {"containers": [{"name": "main", "args": ["1", "2"]}], "nodeSelector": {"x": "1"}}}),
-        json!({"metadata": {"labels": {"b": "3"}},
+        &json!({"metadata": {"labels": {"b": "3"}},
             "spec": {"containers": [{"name": "main", "args": ["3"]}], "nodeSelector": {"y": "2"}}}),
     );
     assert_eq!(value["metadata"]["labels"], json!({"a": "1", "b": "3"}));

@@ -46,9 +46,9 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>) -> Vec<Mpi> {
             continue;
         }
         if let Some(version) = version(&launcher) {
-            let twin = found.iter().any(|mpi| {
-                mpi.version == version && mpi.path.parent() == launcher.parent()
-            });
+            let twin = found
+                .iter()
+                .any(|mpi| mpi.version == version && mpi.path.parent() == launcher.parent());
             if !twin {
                 found.push(Mpi { path: launcher, version });
             }
