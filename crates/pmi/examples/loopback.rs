@@ -13,7 +13,7 @@
 #![expect(clippy::print_stderr, reason = "an example's status goes to stderr")]
 
 use quorate_pmi::{
-    ClientId, Effect, Job, JobServer, JobSpec, Layout, Offer, Options, Protocol, Sequence,
+    Cleanup, ClientId, Effect, Job, JobServer, JobSpec, Layout, Offer, Options, Protocol, Sequence,
     Transports, must_not_leak,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -137,6 +137,7 @@ struct Launcher {
     recorder: Recorder,
     children: Arc<Mutex<HashMap<u32, Child>>>,
     wires: BTreeMap<Protocol, u32>,
+    cleanups: Vec<Cleanup>,
     /// The code of the first failure; the ends that follow are ours.
     failed: Option<i32>,
 }
@@ -193,7 +194,7 @@ impl Launcher {
                         stream.close();
                     }
                 }
-                Effect::Cleanup(cleanup) => eprintln!("loopback: {cleanup:?}"),
+                Effect::Cleanup(cleanup) => self.cleanups.push(cleanup),
                 Effect::Wire { protocol, .. } => *self.wires.entry(protocol).or_default() += 1,
                 // Timers bound the patience of gets that nobody answers; here all are answered.
                 Effect::Timer { .. } => (),
@@ -268,6 +269,22 @@ impl Launcher {
     }
 }
 
+/// Removes what ranks have registered. Most of it is gone when they end as they should.
+fn clean_up(cleanup: &Cleanup) {
+    let stays = |path: &String| cleanup.ignore.iter().any(|kept| kept.starts_with(path.as_str()));
+    for path in cleanup.files.iter().filter(|path| !stays(path)) {
+        let _ = std::fs::remove_file(path);
+    }
+    for path in cleanup.directories.iter().filter(|path| !stays(path)) {
+        // Without `recursive`, only what is empty goes: an example needs no more.
+        let _ = if cleanup.recursive && !cleanup.leave_top {
+            std::fs::remove_dir_all(path)
+        } else {
+            std::fs::remove_dir(path)
+        };
+    }
+}
+
 fn listen(
     node: usize,
     events: Sender<Event>,
@@ -323,7 +340,7 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
             (0..job.size()).filter_map(|rank| job.node_of(rank)).map(|n| n.to_string()).collect();
         writeln!(file, "job {} {} {}", job.namespace(), job.hosts().join(","), nodes.join(","))?;
     }
-    let tmp = std::env::temp_dir();
+    let tmp = std::env::temp_dir().join(job.namespace());
     let (events, received) = channel();
     let children = Arc::new(Mutex::new(HashMap::new()));
     let mut launcher = Launcher {
@@ -334,10 +351,13 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
         recorder: Recorder(record),
         children: children.clone(),
         wires: BTreeMap::new(),
+        cleanups: Vec::new(),
         failed: None,
     };
     for node in 0..nodes as usize {
-        let layout = Layout::new(job.clone(), node as u32, tmp.to_string_lossy())?;
+        let own = tmp.join(format!("node-{node}"));
+        std::fs::create_dir_all(&own)?;
+        let layout = Layout::new(job.clone(), node as u32, own.to_string_lossy())?;
         launcher.servers.push(JobServer::new(layout.clone(), Options::default()));
         let pmi = listen(node, events.clone(), Event::PmiPort)?;
         let pmix = listen(node, events.clone(), Event::PmixPort)?;
@@ -379,6 +399,8 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
         });
     }
     let code = launcher.run(&received, settings.ranks)?;
+    launcher.cleanups.iter().for_each(clean_up);
+    std::fs::remove_dir_all(&tmp)?;
     let wires: Vec<String> = launcher.wires.iter().map(|(p, n)| format!("{p} {n}")).collect();
     eprintln!("loopback: exit {code}, wires: {}", wires.join(", "));
     Ok(code)

@@ -189,7 +189,8 @@ pub struct Cleanup {
     pub leave_top: bool,
 }
 
-/// Whose end a clean-up waits for.
+/// Whose end a clean-up waits for. To wait for the end of all ranks on the node is always right,
+/// and wise: each rank of Open MPI 4 names the session directory that they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CleanupOf {
     /// All ranks of the job on this node.

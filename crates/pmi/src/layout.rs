@@ -204,8 +204,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The view of node `node`. `tmp_dir` is a directory that only this job's ranks on this node
-    /// use, absolute and removed by the caller after the job; session directories go there.
+    /// The view of node `node`. `tmp_dir` is an absolute path of a directory that only this job's
+    /// ranks on this node use: it exists, the ranks may write to it, and the caller removes it
+    /// after the job. Session directories of Open MPI go there.
     pub fn new(job: Arc<Job>, node: u32, tmp_dir: impl Into<String>) -> Result<Self, LayoutError> {
         if node as usize >= job.hosts.len() {
             return Err(LayoutError::OwnNode { node, nodes: job.hosts.len() });

@@ -36,6 +36,9 @@ fn node_part(layout: &Layout, encoding: Encoding) -> Vec<u8> {
     pairs.rank("pmix.lldr", peers[0]);
     pairs.number("pmix.nodeid", layout.node());
     pairs.string("pmix.hname", layout.host());
+    // Where session directories go, instead of one per user and host in /tmp.
+    pairs.string("pmix.tmpdir", layout.tmp_dir());
+    pairs.string("pmix.nsdir", layout.tmp_dir());
     out.finish()
 }
 
