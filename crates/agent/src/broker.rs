@@ -16,7 +16,6 @@ pub mod handle;
 pub mod inventory;
 pub mod life;
 mod link;
-pub mod plain;
 pub mod services;
 mod shell;
 mod status;

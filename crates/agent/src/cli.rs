@@ -2,10 +2,14 @@
 //! names them.
 
 use crate::broker::Launching;
-use crate::broker::plain::Plain;
-use crate::{broker, install, query, version};
+use crate::hosts::verb::HostsArgs;
+use crate::job::arguments::{ExecArgs, RunArgs};
+use crate::launcher::Launcher;
+use crate::{broker, install, query, rsh, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The broker of a Quorate cluster in this pod, and the verbs to talk to it
@@ -24,6 +28,16 @@ enum Verb {
     Ready(query::ready::Args),
     #[command(subcommand)]
     Overlay(query::overlay::Verb),
+    Run(RunArgs),
+    Exec(ExecArgs),
+    Hosts(HostsArgs),
+    /// Run a command on another pod, as ssh does
+    #[command(disable_help_flag = true)]
+    Rsh {
+        /// [options] [user@]host [command...]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
     Version(version::Args),
 }
 
@@ -35,6 +49,10 @@ impl Cli {
             Verb::Broker(args) => broker::life::run(&args, &launching()),
             Verb::Ready(args) => query::ready::run(&args),
             Verb::Overlay(verb) => query::overlay::run(verb),
+            Verb::Run(args) => Ok(args.run()),
+            Verb::Exec(args) => Ok(args.run()),
+            Verb::Hosts(args) => Ok(args.run()),
+            Verb::Rsh { words } => Ok(rsh::client::run(words)),
             Verb::Version(args) => version::run(&args),
         }
     }
@@ -42,11 +60,17 @@ impl Cli {
 
 /// The launching side of this binary's brokers.
 fn launching() -> Arc<dyn Launching> {
-    Arc::new(Plain::default())
+    Arc::new(Launcher::new())
 }
 
 /// Parses the command line and runs it; errors are printed once, as a chain.
 pub fn main() -> i32 {
+    // Launchers call the remote shell by a name of its own, with ssh's arguments.
+    let mut words = std::env::args_os();
+    let name = words.next().and_then(|name| Path::new(&name).file_name().map(OsString::from));
+    if name.is_some_and(|name| rsh::CALLED.iter().any(|known| name == *known)) {
+        return rsh::client::run(words);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

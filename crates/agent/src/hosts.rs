@@ -3,3 +3,98 @@
 
 pub mod environment;
 pub mod files;
+pub mod verb;
+
+use crate::broker::{Overlay, Services};
+use crate::launch::environment::Variables;
+use anyhow::Context;
+use environment::Launchers;
+use files::{Format, Host};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The directory of links to the agent, within the run directory. It comes last on a program's
+/// PATH, so that an `ssh` of the image goes first.
+const BIN: &str = "bin";
+
+/// The name under which launchers call the remote shell. Not `ssh`: some launchers would then
+/// look for features of it.
+const REMOTE_SHELL: &str = "quorate-rsh";
+
+/// Adds the verb.
+pub fn register(overlay: &Overlay, services: &mut Services) {
+    verb::register(overlay, services);
+}
+
+/// Makes the links to this program: launchers in other pods call the remote shell by the path that
+/// it has on the first, so every pod has it.
+pub fn link(run_dir: &Path) -> std::io::Result<()> {
+    let agent = std::env::current_exe()?;
+    let bin = run_dir.join(BIN);
+    std::fs::create_dir_all(&bin)?;
+    for name in [REMOTE_SHELL, "ssh", "rsh", "quorate-agent"] {
+        let link = bin.join(name);
+        match std::os::unix::fs::symlink(&agent, &link) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                if std::fs::read_link(&link).ok().as_deref() != Some(&agent) {
+                    std::fs::remove_file(&link)?;
+                    std::os::unix::fs::symlink(&agent, &link)?;
+                }
+            }
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// The connected pods with their slots, in rank order.
+pub fn connected(overlay: &Overlay) -> Vec<Host> {
+    let membership = overlay.membership().borrow().clone();
+    membership
+        .online
+        .iter()
+        .filter_map(|(rank, member)| {
+            let name = overlay.config().host_name(*rank)?;
+            Some(Host { name, slots: member.inventory.slots })
+        })
+        .collect()
+}
+
+/// Writes the host files of all families into the run directory.
+pub fn write(overlay: &Overlay) -> anyhow::Result<()> {
+    let hosts = connected(overlay);
+    for format in [Format::OpenMpi, Format::Hydra, Format::Plain] {
+        let path = overlay.settings().run_dir.join(format.file_name());
+        std::fs::write(&path, files::render(format, &hosts))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Adds what launchers read to a program's environment; what the container has set wins.
+pub fn add_to(overlay: &Overlay, env: &mut Variables) {
+    let settings = overlay.settings();
+    let bin = settings.run_dir.join(BIN);
+    let remote_shell = bin.join(REMOTE_SHELL).to_string_lossy().into_owned();
+    let interface =
+        settings.pod_ip.as_deref().and_then(|ip| crate::sys::interface_of(ip.parse().ok()?));
+    let launchers = Launchers {
+        run_dir: &settings.run_dir,
+        remote_shell: &remote_shell,
+        interface: interface.as_deref(),
+        per_host: connected(overlay).iter().map(|host| host.slots).max().unwrap_or(1),
+        flavor: overlay.config().mpi,
+    };
+    for (name, value) in environment::variables(&launchers) {
+        env.entry(name.into()).or_insert_with(|| value.into());
+    }
+    let path = env.get(OsStr::new("PATH")).cloned();
+    env.insert("PATH".into(), appended(path, bin));
+}
+
+fn appended(path: Option<OsString>, dir: PathBuf) -> OsString {
+    let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let all = std::env::split_paths(&path).chain([dir]);
+    // A directory with a colon in its name cannot be on a PATH.
+    std::env::join_paths(all).unwrap_or(path)
+}

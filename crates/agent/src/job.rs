@@ -9,6 +9,8 @@
 //! The leader decides (placement, verdicts, outcome), members carry out. Whoever loses its
 //! counterpart ends: a member without leader kills its tasks, a leader without client cancels.
 
+pub mod arguments;
+pub mod client;
 pub mod front;
 pub mod leader;
 pub mod member;

@@ -161,3 +161,38 @@ pub fn complain(line: &str) {
     use std::io::Write;
     let _ = io::stderr().write_all(format!("quorate-agent: {line}\n").as_bytes());
 }
+
+/// Writes all bytes to a descriptor of this process.
+pub fn write_all(fd: i32, mut bytes: &[u8]) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "stdout and stderr have no owner to borrow from")]
+    // SAFETY: the descriptor is only used within this call; a wrong number gives EBADF.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    while !bytes.is_empty() {
+        match nix::unistd::write(fd, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(nix::errno::Errno::EAGAIN) => {
+                // Somebody made the shared descriptor non-blocking: wait for room.
+                let mut polled = [nix::poll::PollFd::new(fd, nix::poll::PollFlags::POLLOUT)];
+                nix::poll::poll(&mut polled, nix::poll::PollTimeout::NONE)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The network interface that has an address.
+pub fn interface_of(address: IpAddr) -> Option<String> {
+    let interfaces = nix::ifaddrs::getifaddrs().ok()?;
+    interfaces
+        .filter(|interface| {
+            let Some(found) = &interface.address else { return false };
+            let v4 = found.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
+            let v6 = found.as_sockaddr_in6().map(|a| IpAddr::from(a.ip()));
+            v4.or(v6) == Some(address)
+        })
+        .map(|interface| interface.interface_name)
+        .next()
+}

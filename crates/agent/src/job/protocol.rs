@@ -41,6 +41,8 @@ pub mod kind {
     pub const FINISHED: u8 = 5;
     /// Up: a line for the user, text.
     pub const NOTICE: u8 = 6;
+    /// Up, last of a remote shell: the exit code (i32, big endian).
+    pub const EXIT: u8 = 7;
     /// Down: bytes for stdin.
     pub const STDIN: u8 = 10;
     /// Down: the end of stdin.

@@ -57,6 +57,9 @@ struct Shared {
 struct Tables {
     led: HashMap<u64, mpsc::UnboundedSender<leader::Event>>,
     members: HashMap<u64, Member>,
+    /// Process groups of the program and of sessions.
+    groups: Vec<i32>,
+    had_groups: bool,
 }
 
 struct Member {
@@ -79,6 +82,21 @@ pub struct Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.shared.busy.send_modify(|count| *count -= 1);
+    }
+}
+
+/// A process group outside of jobs, until it is dropped.
+#[derive(Debug)]
+pub struct Group {
+    group: i32,
+    busy: Busy,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Ok(mut tables) = self.busy.shared.tables.lock() {
+            tables.groups.retain(|group| *group != self.group);
+        }
     }
 }
 
@@ -137,6 +155,27 @@ impl Jobs {
     pub fn busy(&self) -> Busy {
         self.shared.busy.send_modify(|count| *count += 1);
         Busy { shared: self.shared.clone() }
+    }
+
+    /// Says that a process group outside of jobs has begun.
+    pub fn group(&self, group: i32) -> Group {
+        let mut tables = self.tables();
+        tables.groups.push(group);
+        tables.had_groups = true;
+        drop(tables);
+        Group { group, busy: self.busy() }
+    }
+
+    /// Sends a signal to all groups outside of jobs.
+    pub fn signal_groups(&self, signal: i32) {
+        for group in &self.tables().groups {
+            crate::sys::signal_group(*group, signal);
+        }
+    }
+
+    /// Whether there ever was such a group.
+    pub fn had_groups(&self) -> bool {
+        self.tables().had_groups
     }
 
     /// Waits until nothing has processes any more.

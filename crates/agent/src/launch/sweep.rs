@@ -12,15 +12,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Processes, other than this one, whose first environment carries `NAME=VALUE`.
+/// Processes, other than this one, whose first environment carries `NAME=VALUE`, where the value
+/// may go on after what is given if that ends with a dot.
 pub fn marked(name: &str, value: &str) -> Vec<i32> {
     let wanted = format!("{name}={value}").into_bytes();
+    let open = value.ends_with('.');
+    let fits = |entry: &[u8]| entry == wanted || open && entry.starts_with(&wanted);
     let own = std::process::id().cast_signed();
     processes()
         .filter(|pid| *pid != own)
         .filter(|pid| {
             std::fs::read(format!("/proc/{pid}/environ"))
-                .is_ok_and(|env| env.split(|b| *b == 0).any(|entry| entry == wanted))
+                .is_ok_and(|env| env.split(|b| *b == 0).any(fits))
         })
         .collect()
 }

@@ -1,0 +1,248 @@
+//! The command lines of `run` and `exec`.
+//!
+//! Owns: flags, their meaning in a request, and the refusals that need no broker.
+
+use super::client::{self, Labels, Options};
+use super::front::{ClientRequest, RUN_VERB};
+use super::protocol::{Command, Stdin, Where};
+use crate::launch::affinity::Binding;
+use crate::launch::place::{Ask, Distribution, Spread, Tasks};
+use crate::launch::text;
+use crate::local::Hello;
+use clap::{Args, ValueEnum};
+use quorate_contract::exit;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Start a program as a parallel job over the cluster's brokers.
+///
+/// Prints the tasks' output and exits with the highest of their codes, 128+n for a signal, or the
+/// code of MPI_Abort. Ctrl-C is passed on to the tasks; a second one within a second kills them.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub struct RunArgs {
+    /// Tasks in all (default 1, or one per node with -N)
+    #[arg(short = 'n', long, value_name = "N")]
+    ntasks: Option<u32>,
+    /// Brokers that get at least one task each
+    #[arg(short = 'N', long, value_name = "N")]
+    nodes: Option<u32>,
+    /// The most tasks of one broker
+    #[arg(long, value_name = "N", visible_alias = "ntasks-per-node")]
+    tasks_per_node: Option<u32>,
+    /// CPUs of each task; it is bound to them
+    #[arg(short = 'c', long, value_name = "N")]
+    cpus_per_task: Option<u32>,
+    /// Allow more tasks than slots
+    #[arg(short = 'O', long)]
+    oversubscribe: bool,
+    /// The order of ranks over brokers
+    #[arg(short = 'm', long, value_enum, default_value_t = Order::Block)]
+    distribution: Order,
+    /// Start each output line with the task's rank
+    #[arg(short = 'l', long, visible_alias = "label")]
+    label_io: bool,
+    /// Pass output on as it comes, not line by line
+    #[arg(short = 'u', long)]
+    unbuffered: bool,
+    /// The way in which MPI programs are offered a start
+    #[arg(long, value_enum, default_value_t = Mpi::Auto)]
+    mpi: Mpi,
+    /// Offer PMI by TCP too, for wrappers that close inherited descriptors
+    #[arg(long)]
+    pmi_port: bool,
+    /// Whether tasks are bound to CPUs
+    #[arg(long, value_enum, default_value_t = Bind::Auto)]
+    cpu_bind: Bind,
+    /// Which tasks get stdin
+    #[arg(short = 'i', long, value_enum, default_value_t = Input::First)]
+    stdin: Input,
+    /// Set NAME=VALUE, take NAME along, or leave -NAME out; may be repeated
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    env: Vec<String>,
+    /// The directory to start in (default: this one, where it exists)
+    #[arg(short = 'D', long, value_name = "DIR", visible_alias = "chdir")]
+    cwd: Option<PathBuf>,
+    /// A failing task leaves the others alone (not for MPI programs)
+    #[arg(long)]
+    no_kill: bool,
+    /// The broker's socket
+    #[arg(long, value_name = "FILE")]
+    socket: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+/// Run a command once on each of some brokers, whatever their slots.
+///
+/// Prints the output with the broker's rank before each line when there are several, and exits
+/// with the highest code.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Ranks of brokers: 0-3,7 or all
+    #[arg(short = 'r', long, value_name = "RANKS", default_value = "all")]
+    ranks: String,
+    /// Do not label lines
+    #[arg(long)]
+    no_label: bool,
+    /// Pass stdin to every command
+    #[arg(short = 'i', long)]
+    stdin: bool,
+    /// Set NAME=VALUE, take NAME along, or leave -NAME out; may be repeated
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    env: Vec<String>,
+    /// The directory to start in (default: each container's)
+    #[arg(short = 'D', long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// The broker's socket
+    #[arg(long, value_name = "FILE")]
+    socket: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Order {
+    Block,
+    Cyclic,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mpi {
+    Auto,
+    Pmi1,
+    Pmi2,
+    Pmix,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Bind {
+    Auto,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Input {
+    /// The task of rank 0
+    #[value(alias = "0")]
+    First,
+    All,
+    None,
+}
+
+impl RunArgs {
+    /// The request that the flags mean.
+    fn request(&self) -> ClientRequest {
+        let tasks = match (self.ntasks, self.nodes.is_some() || self.tasks_per_node.is_some()) {
+            (Some(tasks), _) => Tasks::Exactly(tasks),
+            (None, true) => Tasks::PerNode,
+            (None, false) => Tasks::Exactly(1),
+        };
+        ClientRequest {
+            command: Command {
+                argv: self.command.iter().map(text::encode).collect(),
+                cwd: directory(self.cwd.as_ref()),
+                cwd_required: self.cwd.is_some(),
+                mpi: word(self.mpi),
+                pmi_port: self.pmi_port,
+                stdin: match self.stdin {
+                    Input::First => Stdin::First,
+                    Input::All => Stdin::All,
+                    Input::None => Stdin::None,
+                },
+                cpus_per_task: self.cpus_per_task,
+                binding: match self.cpu_bind {
+                    Bind::Auto => Binding::Auto,
+                    Bind::None => Binding::None,
+                },
+                unbuffered: self.unbuffered,
+                ..Command::default()
+            },
+            place: Where::Slots(Ask {
+                tasks,
+                nodes: self.nodes,
+                tasks_per_node: self.tasks_per_node,
+                cpus_per_task: self.cpus_per_task,
+                oversubscribe: self.oversubscribe,
+                spread: Spread::Pack,
+                distribution: match self.distribution {
+                    Order::Block => Distribution::Block,
+                    Order::Cyclic => Distribution::Cyclic,
+                },
+            }),
+            no_kill: self.no_kill,
+            env: Some(client::own_environment()),
+            env_rules: self.env.clone(),
+        }
+    }
+
+    /// Runs the job; gives the code to exit with.
+    pub fn run(self) -> i32 {
+        let labels = if self.label_io { Labels::Task } else { Labels::None };
+        let stdin = !matches!(self.stdin, Input::None);
+        call(
+            self.socket.clone(),
+            &self.request(),
+            &Options { labels, stdin, waits_for_placement: true },
+        )
+    }
+}
+
+impl ExecArgs {
+    /// Runs the command; gives the code to exit with.
+    pub fn run(self) -> i32 {
+        let request = ClientRequest {
+            command: Command {
+                argv: self.command.iter().map(text::encode).collect(),
+                cwd: self.cwd.as_ref().map(text::encode),
+                cwd_required: self.cwd.is_some(),
+                mpi: word(Mpi::None),
+                stdin: if self.stdin { Stdin::All } else { Stdin::None },
+                ..Command::default()
+            },
+            place: Where::Brokers(self.ranks),
+            no_kill: true,
+            env: None,
+            env_rules: self.env,
+        };
+        let labels = if self.no_label { Labels::None } else { Labels::Broker };
+        call(
+            self.socket,
+            &request,
+            &Options { labels, stdin: self.stdin, waits_for_placement: true },
+        )
+    }
+}
+
+fn word(mpi: Mpi) -> String {
+    mpi.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+}
+
+fn directory(flag: Option<&PathBuf>) -> Option<String> {
+    let own = flag.is_none().then(|| std::env::current_dir().ok()).flatten();
+    flag.or(own.as_ref()).map(text::encode)
+}
+
+fn call(socket: Option<PathBuf>, request: &ClientRequest, options: &Options) -> i32 {
+    let args = serde_json::to_value(request).expect("plain data always serializes");
+    let hello = Hello { verb: RUN_VERB.to_string(), args };
+    let end = client::call(&client::socket(socket), &hello, options);
+    let failed = match end {
+        Err(crate::local::LocalError::Connect { .. }) => exit::UNAVAILABLE,
+        _ => exit::BROKER_LOST,
+    };
+    client::conclude(end, failed)
+}

@@ -1,0 +1,79 @@
+//! The launching side of the agent, as the broker sees it: what it registers, what it runs, and
+//! how it stops.
+
+use crate::broker::services::BoxFuture;
+use crate::broker::{Launching, Overlay, ProgramOutcome, Services, StopReason};
+use crate::job::Jobs;
+use crate::job::protocol::What;
+use crate::job::registry::Pod;
+use crate::launch::{environment, records, sweep};
+use crate::program::{self, Observed};
+use crate::{hosts, rsh};
+use quorate_contract::env as names;
+use std::time::Duration;
+
+/// How long after SIGKILL the end of processes is waited for.
+const AFTER_KILL: Duration = Duration::from_secs(2);
+
+/// Launches jobs, remote commands and the program.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    jobs: Jobs,
+    observed: Observed,
+}
+
+impl Launcher {
+    /// Must be made while this process still has the pod's own environment and directory.
+    pub fn new() -> Self {
+        Self { jobs: Jobs::new(Pod::of_this_process()), observed: Observed::default() }
+    }
+}
+
+impl Default for Launcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Launching for Launcher {
+    fn register(&self, overlay: &Overlay, services: &mut Services) {
+        let settings = overlay.settings();
+        let left = records::sweep(&settings.run_dir);
+        if !left.is_empty() {
+            let what = left.join(", ");
+            tracing::warn!(%what, "ended what an earlier broker of this pod had left running");
+        }
+        if let Err(error) = hosts::link(&settings.run_dir) {
+            tracing::warn!(%error, "the run directory takes no links: remote shells will not work");
+        }
+        self.jobs.register(overlay, services);
+        self.observed.register(services);
+        rsh::register(&self.jobs, overlay, services);
+        hosts::register(overlay, services);
+    }
+
+    fn run_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome> {
+        program::run(self.jobs.clone(), self.observed.clone(), overlay)
+    }
+
+    fn stop_tasks(&self, overlay: Overlay, _reason: StopReason, grace: Duration) -> BoxFuture<()> {
+        let jobs = self.jobs.clone();
+        Box::pin(async move {
+            jobs.order_all(What::Stop { grace_ms: grace.as_millis() as u64 });
+            jobs.signal_groups(libc::SIGTERM);
+            jobs.signal_groups(libc::SIGCONT);
+            if tokio::time::timeout(grace, jobs.idle()).await.is_err() {
+                jobs.signal_groups(libc::SIGKILL);
+                let _ = tokio::time::timeout(AFTER_KILL, jobs.idle()).await;
+            }
+            // Daemons of launchers are in no group that is known.
+            if jobs.had_groups() {
+                let prefix = environment::mark(overlay.settings(), "");
+                let killed = sweep::kill_marked(names::MARK, &prefix);
+                if killed > 0 {
+                    tracing::info!(killed, "ended what remote commands had left running");
+                }
+            }
+        })
+    }
+}
