@@ -83,7 +83,7 @@ fn policies(spec: &JobSetSpec, rules: &mut Rules) {
     let exists = |name: &String| spec.replicated_jobs.iter().any(|job| job.name == *name);
     match &spec.success_policy {
         None => {
-            rules.check(false, "spec.successPolicy", "set: the controller reads it without asking")
+            rules.check(false, "spec.successPolicy", "set: the controller reads it without asking");
         }
         Some(policy) => rules.check(
             policy.target_replicated_jobs.iter().all(exists),
