@@ -2,10 +2,10 @@
 //! meant to be used, and a way to try an MPI against it.
 //!
 //! ```text
-//! loopback [--nodes N] [--mpi auto|pmi1|pmi2|pmix|none] [--port] [--record FILE] -n RANKS PROGRAM [ARG...]
+//! loopback [--nodes N [--cyclic]] [--mpi auto|pmi1|pmi2|pmix|none] [--port] [--record FILE] -n RANKS PROGRAM [ARG...]
 //! ```
 //!
-//! Ranks are dealt to the nodes in blocks; each node has a server of its own, and the exchange
+//! Ranks are dealt to the nodes in blocks, or one by one with `--cyclic`; each node has a server of its own, and the exchange
 //! between them is a map in memory. One thread owns all servers; a thread per connection reads.
 //! `--port` offers PMI by TCP instead of by an inherited descriptor. `--record FILE` writes all
 //! conversations in the form of `tests/golden/`.
@@ -32,6 +32,7 @@ use std::thread;
 /// What the command line says.
 struct Settings {
     nodes: u32,
+    cyclic: bool,
     ranks: u32,
     offer: Offer,
     port: bool,
@@ -43,6 +44,7 @@ impl Settings {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
         let mut settings = Self {
             nodes: 1,
+            cyclic: false,
             ranks: 1,
             offer: Offer::Auto,
             port: false,
@@ -54,6 +56,7 @@ impl Settings {
             match word.as_str() {
                 "--nodes" => settings.nodes = value()?.parse()?,
                 "--mpi" => settings.offer = value()?.parse()?,
+                "--cyclic" => settings.cyclic = true,
                 "--port" => settings.port = true,
                 "--record" => settings.record = Some(value()?),
                 "-n" => settings.ranks = value()?.parse()?,
@@ -324,9 +327,9 @@ fn start(
 }
 
 fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
-    let per_node = settings.ranks.div_ceil(settings.nodes);
-    let node_of: Vec<u32> = (0..settings.ranks).map(|rank| rank / per_node).collect();
-    let nodes = node_of.last().map_or(1, |last| last + 1);
+    let nodes = settings.nodes.clamp(1, settings.ranks.max(1));
+    let place = |rank| if settings.cyclic { rank % nodes } else { rank * nodes / settings.ranks };
+    let node_of: Vec<u32> = (0..settings.ranks).map(place).collect();
     let job = Job::new(JobSpec {
         namespace: format!("loopback-{}", std::process::id()),
         id: "1".into(),

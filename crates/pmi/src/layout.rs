@@ -189,7 +189,8 @@ impl Job {
         self.universe
     }
 
-    /// The value of the key `PMI_process_mapping`.
+    /// The value of the key `PMI_process_mapping`. One of more than 1023 characters (many ranks,
+    /// dealt one by one) is not given to PMI-1 clients, which then compare host names.
     pub fn process_mapping(&self) -> &str {
         &self.mapping
     }
