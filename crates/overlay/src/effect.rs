@@ -197,6 +197,15 @@ pub enum Delivery {
         /// Who did not get it, and why.
         failed: Vec<(Rank, Failure)>,
     },
+    /// A `Publish` from here could not be taken; here it is back.
+    PublishRefused {
+        /// What it is about.
+        topic: String,
+        /// The event.
+        payload: Bytes,
+        /// Why.
+        failure: Failure,
+    },
     /// An event. `sequence` counts rank 0's events, those of the node's own included, so it has
     /// gaps; order is the same on all brokers.
     Published {

@@ -47,17 +47,18 @@ pub enum Frame {
         /// One sentence for people.
         reason: String,
     },
-    /// From the child: "are you there, and how fresh is rank 0?"
+    /// From the child: "I am here; is rank 0?"
     Ping {
         /// The child's clock.
         stamp: Millis,
     },
-    /// The answer to `Ping`.
+    /// From the parent, each time when it has got a fresher proof itself: rank 0 surely lived at
+    /// the point `stamp + ahead` of the child's clock.
     Pong {
-        /// The ping's stamp.
+        /// The stamp of the child's last ping.
         stamp: Millis,
-        /// Age of the parent's own proof that rank 0 lives; `None` without one.
-        age: Option<Millis>,
+        /// How long after that ping came in the parent's proof dates.
+        ahead: Millis,
     },
     /// From the child: who is below it, and what has changed.
     Table {

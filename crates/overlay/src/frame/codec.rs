@@ -100,10 +100,10 @@ impl Frame {
                 put_u8(to, 6);
                 put_u64(to, stamp.0);
             }
-            Self::Pong { stamp, age } => {
+            Self::Pong { stamp, ahead } => {
                 put_u8(to, 7);
                 put_u64(to, stamp.0);
-                put_age(to, *age);
+                put_u64(to, ahead.0);
             }
             Self::Table { phase, changes } => {
                 put_u8(to, 8);
@@ -418,7 +418,7 @@ fn read_frame(from: &mut Reader) -> Result<Frame, FrameError> {
         })),
         5 => Frame::Refuse { attempt: from.u32()?, reason: from.text()? },
         6 => Frame::Ping { stamp: Millis(from.u64()?) },
-        7 => Frame::Pong { stamp: Millis(from.u64()?), age: read_age(from)? },
+        7 => Frame::Pong { stamp: Millis(from.u64()?), ahead: Millis(from.u64()?) },
         8 => {
             let phase = match from.u8()? {
                 0 => TablePhase::Delta,

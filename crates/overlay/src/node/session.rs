@@ -1,0 +1,594 @@
+//! Reliable, ordered messages between any two brokers.
+//!
+//! A session is one direction of numbers from this boot to a peer's boot, and the reverse. The
+//! receiver takes exactly the next number and acknowledges it; the sender keeps what is not
+//! acknowledged and sends it again, all of it, after a time-out, when the receiver names a gap, or
+//! when this broker got another parent. So links, and brokers in between, may die at any point:
+//! what crossed them arrives once, in order, as long as both ends live. `epoch` counts how often
+//! the sender has given up and started its numbers anew.
+
+use super::Node;
+use crate::frame::{Dest, Frame, Message, PART, Packet};
+use crate::{BootId, ChannelId, Delivery, Failure, FailureCode, Millis, Rank};
+use bytes::{Bytes, BytesMut};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Bytes to one peer that may be on the way unacknowledged.
+pub(super) const WINDOW: usize = 256 << 10;
+
+/// Bytes to one peer beyond which local services get no more in. One message more may start below
+/// it, so the queue is bounded by this and one [`crate::MAX_MESSAGE`].
+pub(super) const BACKLOG: usize = 1 << 20;
+
+/// Bytes received without an acknowledgement that cause one at once.
+const ACK_BYTES: usize = WINDOW / 4;
+
+/// Lives of a peer that are remembered as over.
+const DEAD_BOOTS: usize = 4;
+
+/// The sessions of a node.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    peers: BTreeMap<Rank, Session>,
+    timers: BTreeSet<(Millis, Rank)>,
+    dead: BTreeMap<Rank, VecDeque<BootId>>,
+}
+
+/// Messages to and from one peer.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// The peer's boot, as far as it has answered.
+    pub(super) boot: BootId,
+    /// This side's numbers.
+    epoch: u32,
+    next: u64,
+    queue: VecDeque<Queued>,
+    bytes: usize,
+    /// How many at the head of the queue have been sent, and their bytes.
+    in_flight: usize,
+    in_flight_bytes: usize,
+    resend_at: Option<Millis>,
+    resent_at: Option<Millis>,
+    /// Time-outs since the last progress.
+    tries: u32,
+    /// The peer's numbers.
+    peer_epoch: u32,
+    expected: u64,
+    assembling: Option<(Message, BytesMut, usize)>,
+    ack_at: Option<Millis>,
+    unacked: usize,
+    gap: bool,
+    /// The entry of this session in the timers.
+    armed: Option<Millis>,
+    pub(super) channels: BTreeSet<ChannelId>,
+    /// Channels here that want to send and may not.
+    pub(super) blocked: BTreeSet<ChannelId>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    sequence: u64,
+    message: Message,
+}
+
+impl Session {
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    fn timer_is_stale(&self) -> bool {
+        self.armed != [self.ack_at, self.resend_at].into_iter().flatten().min()
+    }
+}
+
+impl Queued {
+    fn bytes(&self) -> usize {
+        weight(&self.message)
+    }
+}
+
+/// What a message counts for in windows and backlogs.
+fn weight(message: &Message) -> usize {
+    64 + match message {
+        Message::Open { payload, service, .. } | Message::Cast { payload, service, .. } => {
+            payload.len() + service.len()
+        }
+        Message::Publish { payload, topic, .. } => payload.len() + topic.len(),
+        Message::Data { payload, .. } | Message::Part { payload } => payload.len(),
+        Message::Close { .. } | Message::Grant { .. } => 0,
+    }
+}
+
+impl Sessions {
+    pub(super) fn deadline(&self) -> Option<Millis> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// Whether local services get no more in to a peer.
+    pub(super) fn is_full(&self, peer: Rank) -> bool {
+        self.peers.get(&peer).is_some_and(|s| s.bytes >= BACKLOG)
+    }
+
+    pub(super) fn get_mut(&mut self, peer: Rank) -> Option<&mut Session> {
+        self.peers.get_mut(&peer)
+    }
+
+    pub(super) fn check_bounds(&self) -> Result<(), String> {
+        // What ends a channel, and credits, are taken in beyond the backlog: 64 bytes each.
+        let most = BACKLOG + crate::MAX_MESSAGE + (2 << 20);
+        for (peer, session) in &self.peers {
+            if session.bytes > most {
+                return Err(format!("{} bytes are queued for rank {peer}", session.bytes));
+            }
+            // The first message of a window may be larger than the rest of it.
+            if session.in_flight_bytes > WINDOW + PART + 8192 {
+                let bytes = session.in_flight_bytes;
+                return Err(format!("{bytes} bytes are on the way to rank {peer}"));
+            }
+            if session.timer_is_stale() {
+                return Err(format!("the timer of the session with rank {peer} is stale"));
+            }
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, peer: Rank) -> &mut Session {
+        self.peers.entry(peer).or_insert_with(|| Session {
+            epoch: 1,
+            next: 1,
+            expected: 1,
+            ..Session::default()
+        })
+    }
+
+    fn is_dead(&self, peer: Rank, boot: BootId) -> bool {
+        self.dead.get(&peer).is_some_and(|dead| dead.contains(&boot))
+    }
+
+    fn bury(&mut self, peer: Rank, boot: BootId) {
+        if boot.is_known() && !self.is_dead(peer, boot) {
+            let dead = self.dead.entry(peer).or_default();
+            dead.push_back(boot);
+            if dead.len() > DEAD_BOOTS {
+                dead.pop_front();
+            }
+        }
+    }
+
+    /// Brings a session's timer in line with what it waits for.
+    fn arm(&mut self, peer: Rank) {
+        let Some(session) = self.peers.get_mut(&peer) else { return };
+        let wanted = [session.ack_at, session.resend_at].into_iter().flatten().min();
+        if wanted != session.armed {
+            if let Some(at) = session.armed {
+                self.timers.remove(&(at, peer));
+            }
+            if let Some(at) = wanted {
+                self.timers.insert((at, peer));
+            }
+            session.armed = wanted;
+        }
+    }
+
+    fn remove(&mut self, peer: Rank) {
+        if let Some(session) = self.peers.remove(&peer)
+            && let Some(at) = session.armed
+        {
+            self.timers.remove(&(at, peer));
+        }
+    }
+}
+
+/// Cuts a payload: the first part, and the rest in parts.
+pub(super) fn parts(payload: &Bytes) -> (Bytes, Vec<Bytes>) {
+    let first = payload.slice(..payload.len().min(PART));
+    let rest = (first.len()..payload.len())
+        .step_by(PART)
+        .map(|at| payload.slice(at..payload.len().min(at + PART)))
+        .collect();
+    (first, rest)
+}
+
+impl Node {
+    /// Whether there is any point in sending to a broker; the reason if there is none.
+    pub(super) fn reachable(&self, to: Rank) -> Result<(), Failure> {
+        let not_connected = |text: String| Err(Failure::new(FailureCode::NotConnected, text));
+        if to >= self.topology.size() {
+            return not_connected(format!("there is no rank {to} in this cluster"));
+        }
+        match &self.registry {
+            Some(registry) if !registry.knows(to) => not_connected(registry.why_gone(to)),
+            None if !self.is_member() && to != self.config.rank => {
+                not_connected("this broker has not joined the cluster yet".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues a message and sends what the window allows.
+    pub(super) fn post(&mut self, to: Rank, message: Message) {
+        if to == self.config.rank {
+            self.loopback.push_back(message);
+        } else {
+            self.queue(to, message);
+            self.pump(to);
+        }
+    }
+
+    /// Queues a message and the parts of its payload.
+    pub(super) fn post_all(&mut self, to: Rank, head: Message, rest: Vec<Bytes>) {
+        self.post(to, head);
+        for payload in rest {
+            self.post(to, Message::Part { payload });
+        }
+    }
+
+    fn queue(&mut self, to: Rank, message: Message) {
+        let known = self.known_boot(to);
+        let session = self.sessions.session(to);
+        if !session.boot.is_known()
+            && let Some(boot) = known
+        {
+            session.boot = boot;
+        }
+        session.bytes += weight(&message);
+        session.queue.push_back(Queued { sequence: session.next, message });
+        session.next += 1;
+    }
+
+    /// A peer's boot, where this broker has a say of its own.
+    fn known_boot(&self, peer: Rank) -> Option<BootId> {
+        match &self.registry {
+            Some(registry) => registry.boot(peer),
+            None if peer == 0 => Some(self.stream.root).filter(|root| root.is_known()),
+            None => None,
+        }
+    }
+
+    /// Sends queued messages as far as the window allows.
+    fn pump(&mut self, to: Rank) {
+        while let Some(session) = self.sessions.get_mut(to) {
+            let Some(next) = session.queue.get(session.in_flight) else { break };
+            if session.in_flight > 0 && session.in_flight_bytes + next.bytes() > WINDOW {
+                break;
+            }
+            let (sequence, message) = (next.sequence, next.message.clone());
+            session.in_flight_bytes += next.bytes();
+            session.in_flight += 1;
+            self.transmit(to, sequence, Some(message), false);
+        }
+        self.start_timeout(to);
+    }
+
+    /// Takes the next message as sent by other means; `None` when the window is closed.
+    pub(super) fn queue_for_cast(&mut self, to: Rank, message: Message) -> Option<Dest> {
+        self.queue(to, message);
+        let session = self.sessions.get_mut(to)?;
+        let next = session.queue.get(session.in_flight)?;
+        let is_last = session.in_flight + 1 == session.queue.len();
+        if !is_last || (session.in_flight > 0 && session.in_flight_bytes + next.bytes() > WINDOW) {
+            return None;
+        }
+        session.in_flight_bytes += next.bytes();
+        session.in_flight += 1;
+        let dest =
+            Dest { rank: to, boot: session.boot, epoch: session.epoch, sequence: next.sequence };
+        self.start_timeout(to);
+        Some(dest)
+    }
+
+    fn start_timeout(&mut self, to: Rank) {
+        let after = self.config.timing.resend_after;
+        let now = self.now;
+        if let Some(session) = self.sessions.get_mut(to) {
+            if session.in_flight == 0 {
+                session.resend_at = None;
+            } else if session.resend_at.is_none() {
+                let wait = Millis(after.0 << session.tries.min(3));
+                session.resend_at = Some(now + wait);
+            }
+        }
+        self.sessions.arm(to);
+    }
+
+    /// Sends one packet, which acknowledges what has come so far.
+    fn transmit(&mut self, to: Rank, sequence: u64, message: Option<Message>, check: bool) {
+        let (from, from_boot) = (self.config.rank, self.config.boot);
+        let Some(session) = self.sessions.get_mut(to) else { return };
+        let packet = Packet {
+            from,
+            from_boot,
+            to: Dest { rank: to, boot: session.boot, epoch: session.epoch, sequence },
+            ack: session.expected - 1,
+            ack_epoch: session.peer_epoch,
+            gap: std::mem::take(&mut session.gap),
+            check,
+            message,
+        };
+        session.ack_at = None;
+        session.unacked = 0;
+        self.forward(packet.to.rank, Frame::Packet(Box::new(packet)), false);
+    }
+
+    /// Sends a frame towards a broker; `false` when there is no way at the moment.
+    pub(super) fn forward(&mut self, to: Rank, frame: Frame, from_parent: bool) -> bool {
+        let link = match self.family.link_of(to) {
+            Some(link) => link,
+            // What came down never goes up again: the table above is about to change.
+            None if from_parent => return false,
+            None => match self.uplink.parent {
+                Some(parent) => parent,
+                None => return false,
+            },
+        };
+        self.send(link, frame);
+        true
+    }
+
+    pub(super) fn tick_sessions(&mut self) {
+        while let Some(&(at, peer)) = self.sessions.timers.first() {
+            if at > self.now {
+                break;
+            }
+            let now = self.now;
+            let Some(session) = self.sessions.get_mut(peer) else { break };
+            if session.resend_at.is_some_and(|at| at <= now) {
+                session.tries += 1;
+                session.resend_at = None;
+                self.resend(peer);
+                self.start_timeout(peer);
+            } else if session.ack_at.is_some_and(|at| at <= now) {
+                self.transmit(peer, 0, None, false);
+            }
+            self.sessions.arm(peer);
+        }
+    }
+
+    /// Sends everything that is on the way once more.
+    fn resend(&mut self, peer: Rank) {
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(peer) else { return };
+        session.resent_at = Some(now);
+        let again: Vec<(u64, Message)> = session
+            .queue
+            .iter()
+            .take(session.in_flight)
+            .map(|queued| (queued.sequence, queued.message.clone()))
+            .collect();
+        for (sequence, message) in again {
+            self.transmit(peer, sequence, Some(message), false);
+        }
+    }
+
+    /// There is a new parent: what went up by the old one may be lost.
+    pub(super) fn resend_up(&mut self) {
+        let peers: Vec<Rank> = self
+            .sessions
+            .peers
+            .iter()
+            .filter(|(peer, session)| session.in_flight > 0 && !self.family.contains(**peer))
+            .map(|(&peer, _)| peer)
+            .collect();
+        for peer in peers {
+            if let Some(session) = self.sessions.get_mut(peer) {
+                session.tries = 0;
+                session.resend_at = None;
+            }
+            self.resend(peer);
+            self.start_timeout(peer);
+        }
+    }
+
+    /// Asks all peers with open channels whether they are still the ones: news of their loss may
+    /// have been missed.
+    pub(super) fn check_peers(&mut self) {
+        let peers: Vec<Rank> = self
+            .sessions
+            .peers
+            .iter()
+            .filter(|(_, session)| !session.channels.is_empty())
+            .map(|(&peer, _)| peer)
+            .collect();
+        for peer in peers {
+            self.transmit(peer, 0, None, true);
+        }
+    }
+
+    /// A packet came in on a link: for this broker, or to pass on.
+    pub(super) fn packet(&mut self, packet: Box<Packet>, from_parent: bool) {
+        let to = packet.to.rank;
+        if to != self.config.rank {
+            if self.is_root() && !self.family.contains(to) {
+                if packet.message.is_some() || packet.check {
+                    self.bounce(packet.from, packet.from_boot, packet.to);
+                }
+                return;
+            }
+            self.forward(to, Frame::Packet(packet), from_parent);
+            return;
+        }
+        let packet = *packet;
+        if !self.admit(packet.from, packet.from_boot, &packet.to) {
+            return;
+        }
+        self.acknowledged(packet.from, packet.ack_epoch, packet.ack, packet.gap);
+        if let Some(message) = packet.message {
+            self.take(packet.from, packet.to, message);
+        }
+        if packet.check {
+            self.transmit(packet.from, 0, None, false);
+        }
+    }
+
+    /// Whether a packet from this life of a peer to that life of this broker is to be taken in.
+    pub(super) fn admit(&mut self, from: Rank, boot: BootId, to: &Dest) -> bool {
+        if to.boot.is_known() && to.boot != self.config.boot {
+            self.notify(from, boot, to, true);
+            return false;
+        }
+        if self.sessions.is_dead(from, boot) {
+            return false;
+        }
+        let session = self.sessions.session(from);
+        if session.boot.is_known() && session.boot != boot {
+            let former = session.boot;
+            self.forget_peer(from, former, "started anew");
+        }
+        self.sessions.session(from).boot = boot;
+        true
+    }
+
+    fn acknowledged(&mut self, peer: Rank, epoch: u32, ack: u64, gap: bool) {
+        let pause = Millis(self.config.timing.resend_after.0 / 8);
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(peer) else { return };
+        if epoch != session.epoch {
+            return;
+        }
+        let mut progress = false;
+        while session.in_flight > 0
+            && session.queue.front().is_some_and(|queued| queued.sequence <= ack)
+        {
+            if let Some(queued) = session.queue.pop_front() {
+                session.bytes -= queued.bytes();
+                session.in_flight_bytes -= queued.bytes();
+                session.in_flight -= 1;
+                progress = true;
+            }
+        }
+        if progress {
+            session.tries = 0;
+            session.resend_at = None;
+        }
+        if gap && session.resent_at.is_none_or(|at| now.since(at) >= pause) {
+            session.resend_at = None;
+            self.resend(peer);
+        }
+        if progress {
+            self.pump(peer);
+            self.unblock(peer);
+        } else {
+            self.start_timeout(peer);
+        }
+    }
+
+    /// Takes a message if it is the next one.
+    pub(super) fn take(&mut self, from: Rank, to: Dest, message: Message) {
+        let delay = self.config.timing.ack_delay;
+        let now = self.now;
+        let session = self.sessions.session(from);
+        if to.epoch > session.peer_epoch {
+            let anew = session.peer_epoch != 0;
+            session.peer_epoch = to.epoch;
+            session.expected = 1;
+            session.assembling = None;
+            if anew {
+                // The peer has given up on everything that was under way from it.
+                self.fail_channels(from, &Failure::new(FailureCode::PeerLost, "peer gave up"));
+            }
+        }
+        let session = self.sessions.session(from);
+        if to.epoch < session.peer_epoch {
+            return;
+        }
+        if to.sequence != session.expected {
+            // A repeat, or something before it is missing: say at once where we are, but once for
+            // a whole burst.
+            session.gap |= to.sequence > session.expected;
+            session.ack_at.get_or_insert(now);
+            self.sessions.arm(from);
+            return;
+        }
+        session.expected += 1;
+        session.unacked += weight(&message);
+        let due = if session.unacked >= ACK_BYTES { now } else { now + delay };
+        session.ack_at = Some(session.ack_at.map_or(due, |at| at.min(due)));
+        self.sessions.arm(from);
+        if let Some(whole) = self.assemble(from, message) {
+            self.message(from, whole);
+        }
+    }
+
+    /// Joins the parts of a payload; the message when it is whole.
+    fn assemble(&mut self, from: Rank, message: Message) -> Option<Message> {
+        let session = self.sessions.get_mut(from)?;
+        match &message {
+            Message::Part { payload } => {
+                let (_, buffer, total) = session.assembling.as_mut()?;
+                if buffer.len() + payload.len() > *total {
+                    session.assembling = None;
+                    return None;
+                }
+                buffer.extend_from_slice(payload);
+                if buffer.len() < *total {
+                    return None;
+                }
+                let (mut head, buffer, _) = session.assembling.take()?;
+                match &mut head {
+                    Message::Open { payload, .. }
+                    | Message::Data { payload, .. }
+                    | Message::Cast { payload, .. }
+                    | Message::Publish { payload, .. } => *payload = buffer.freeze(),
+                    _ => return None,
+                }
+                Some(head)
+            }
+            Message::Open { total, payload, .. }
+            | Message::Data { total, payload, .. }
+            | Message::Cast { total, payload, .. }
+            | Message::Publish { total, payload, .. }
+                if payload.len() < *total as usize =>
+            {
+                // Grows with what comes, not with what is announced.
+                let (buffer, total) = (BytesMut::from(&payload[..]), *total as usize);
+                session.assembling = Some((message, buffer, total));
+                None
+            }
+            _ => Some(message),
+        }
+    }
+
+    /// Rank 0 cannot pass a packet on.
+    pub(super) fn bounce(&mut self, from: Rank, boot: BootId, to: Dest) {
+        let away = self.registry.as_ref().is_some_and(|registry| {
+            registry.knows(to.rank)
+                && (!to.boot.is_known() || registry.boot(to.rank) == Some(to.boot))
+        });
+        // A broker that is looking for another parent gets the packet when it is sent again.
+        if !away {
+            self.notify(from, boot, &to, false);
+        }
+    }
+
+    /// All that is open to a life of a peer has failed, since that life is over.
+    pub(super) fn forget_peer(&mut self, peer: Rank, boot: BootId, reason: &str) {
+        self.sessions.bury(peer, boot);
+        let bound = self.sessions.peers.get(&peer).map(|session| session.boot);
+        if bound == Some(boot) {
+            let failure = Failure::new(FailureCode::PeerLost, format!("rank {peer} {reason}"));
+            self.fail_session(peer, &failure);
+            self.sessions.remove(peer);
+        }
+    }
+
+    /// Gives up on everything under way to a peer; the numbers start anew.
+    pub(super) fn fail_session(&mut self, peer: Rank, failure: &Failure) {
+        let Some(session) = self.sessions.get_mut(peer) else { return };
+        session.epoch += 1;
+        session.next = 1;
+        session.in_flight = 0;
+        session.in_flight_bytes = 0;
+        session.bytes = 0;
+        session.resend_at = None;
+        session.tries = 0;
+        let queue = std::mem::take(&mut session.queue);
+        self.sessions.arm(peer);
+        for queued in queue {
+            if let Message::Cast { service, .. } = queued.message {
+                let failed = vec![(peer, failure.clone())];
+                self.deliver(Delivery::CastFailed { service, failed });
+            }
+        }
+        self.fail_channels(peer, failure);
+    }
+}

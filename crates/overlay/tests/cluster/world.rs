@@ -1,0 +1,706 @@
+//! Virtual time, hosts, and the network between them: what shells and sockets do in reality.
+
+use crate::ledger::{Ledger, Life};
+use crate::random::Random;
+use crate::shell::{Shell, Wish};
+use quorate_hostlist::IdSet;
+use quorate_overlay::frame::Frame;
+use quorate_overlay::{
+    BootId, Bytes, ChannelId, Command, Config, Delivery, DialFailure, Effect, Effects, Event,
+    ExitReason, FenceReason, Inventory, LinkId, Millis, Node, Rank, State, Timing,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+
+pub(crate) type HostId = usize;
+type ConnId = usize;
+
+/// One broker process and its place.
+pub(crate) struct Host {
+    pub(crate) rank: Rank,
+    pub(crate) attempt: u32,
+    pub(crate) life: u32,
+    pub(crate) node: Option<Node>,
+    pub(crate) shell: Shell,
+    pub(crate) paused: bool,
+    /// Hosts of different groups cannot hear each other.
+    pub(crate) group: u8,
+    pub(crate) exit: Option<ExitReason>,
+    /// Started again when it dies, as by a supervisor.
+    pub(crate) supervised: bool,
+    /// Does not say when its tasks are gone.
+    pub(crate) hangs: bool,
+    pub(crate) started: u64,
+    /// When it left its state for EXIT.
+    pub(crate) exited: u64,
+    timer: Option<u64>,
+    links: BTreeMap<LinkId, (ConnId, usize)>,
+    accepted: u64,
+    written: Vec<(LinkId, usize)>,
+    boots: u64,
+}
+
+struct End {
+    host: HostId,
+    life: u32,
+    link: LinkId,
+}
+
+enum Parcel {
+    Frame(Frame, usize),
+    Fin(String),
+}
+
+struct Conn {
+    ends: [End; 2],
+    /// What travels towards each end.
+    queues: [VecDeque<(u64, Parcel)>; 2],
+    latest: [u64; 2],
+    /// Each end has been told, or has told, that it is over.
+    over: [bool; 2],
+    latency: u64,
+}
+
+enum Happening {
+    Timer(HostId),
+    Arrive(ConnId, usize),
+    Dialled {
+        from: HostId,
+        life: u32,
+        link: LinkId,
+        to: Rank,
+    },
+    Established(ConnId),
+    DialFailed {
+        from: HostId,
+        life: u32,
+        link: LinkId,
+        failure: DialFailure,
+    },
+    Start(HostId),
+    Wish {
+        host: HostId,
+        life: u32,
+        command: Command,
+    },
+    /// A stream may send.
+    Stream {
+        host: HostId,
+        life: u32,
+        channel: ChannelId,
+    },
+    /// Something of the plan.
+    Planned(usize),
+}
+
+struct Entry {
+    at: u64,
+    order: u64,
+    what: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// What all hosts have in common.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) size: u32,
+    pub(crate) min_size: u32,
+    pub(crate) fanout: u32,
+    pub(crate) timing: Timing,
+    /// Every frame goes through the codec.
+    pub(crate) codec: bool,
+    pub(crate) latency: u64,
+    pub(crate) trace: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) setup: Setup,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) ledger: Ledger,
+    pub(crate) random: Random,
+    heap: BinaryHeap<Reverse<Entry>>,
+    order: u64,
+    conns: Vec<Option<Conn>>,
+    pub(crate) next_id: u64,
+    pub(crate) steps: u64,
+    /// A time and the events at it: a node whose deadline never moves on spins.
+    spin: (u64, u64),
+    pub(crate) frames: u64,
+    effects: Vec<Effects>,
+    /// Planned things that are due, for the caller.
+    due: VecDeque<usize>,
+    /// Lives that were expelled or fenced: their channels may have failed for good reason.
+    pub(crate) cut_off: BTreeSet<Life>,
+}
+
+impl World {
+    pub(crate) fn new(setup: Setup, seed: u64) -> Self {
+        let mut world = Self {
+            now: 0,
+            hosts: Vec::new(),
+            ledger: Ledger::default(),
+            random: Random::new(seed),
+            heap: BinaryHeap::new(),
+            order: 0,
+            conns: Vec::new(),
+            next_id: 1,
+            steps: 0,
+            spin: (0, 0),
+            frames: 0,
+            effects: Vec::new(),
+            due: VecDeque::new(),
+            cut_off: BTreeSet::new(),
+            setup,
+        };
+        for rank in 0..world.setup.size {
+            world.add_host(rank, 1, true);
+        }
+        world
+    }
+
+    /// A broker that is not started yet. The first `size` hosts are the cluster's.
+    pub(crate) fn add_host(&mut self, rank: Rank, attempt: u32, supervised: bool) -> HostId {
+        self.hosts.push(Host {
+            rank,
+            attempt,
+            life: 0,
+            node: None,
+            shell: Shell::new((rank, 0)),
+            paused: false,
+            group: 0,
+            exit: None,
+            supervised,
+            hangs: false,
+            started: 0,
+            exited: 0,
+            timer: None,
+            links: BTreeMap::new(),
+            accepted: 0,
+            written: Vec::new(),
+            boots: 0,
+        });
+        self.hosts.len() - 1
+    }
+
+    fn at(&mut self, at: u64, what: Happening) {
+        self.order += 1;
+        self.heap.push(Reverse(Entry { at, order: self.order, what }));
+    }
+
+    pub(crate) fn plan(&mut self, at: u64, index: usize) {
+        self.at(at, Happening::Planned(index));
+    }
+
+    pub(crate) fn start_at(&mut self, host: HostId, at: u64) {
+        self.at(at, Happening::Start(host));
+    }
+
+    pub(crate) fn wish_at(&mut self, host: HostId, at: u64, command: Command) {
+        let life = self.hosts[host].life;
+        self.at(at, Happening::Wish { host, life, command });
+    }
+
+    fn start(&mut self, host: HostId) {
+        if self.hosts[host].node.is_some() {
+            return;
+        }
+        let seed = self.random.next();
+        let setup = &self.setup;
+        let entry = &mut self.hosts[host];
+        entry.life += 1;
+        entry.boots += 1;
+        entry.started = self.now;
+        let boot =
+            (u128::from(seed) << 64) | (u128::from(entry.rank) << 32) | u128::from(entry.life);
+        let config = Config {
+            rank: entry.rank,
+            size: setup.size,
+            min_size: setup.min_size,
+            max_size: setup.size,
+            fanout: setup.fanout,
+            cluster: "cluster".into(),
+            attempt: entry.attempt,
+            boot: BootId(boot),
+            inventory: Inventory {
+                hostname: format!("host-{}", entry.rank),
+                cpus: "0-3".into(),
+                slots: 4,
+                ..Inventory::default()
+            },
+            timing: setup.timing.clone(),
+            seed,
+        };
+        entry.node = Some(Node::new(config, Millis(self.now)));
+        entry.shell = Shell::new((entry.rank, entry.life));
+        entry.exit = None;
+        entry.paused = false;
+        entry.timer = None;
+        entry.accepted = 0;
+        self.handle(host, Event::Tick);
+    }
+
+    /// The process dies; its connections break.
+    pub(crate) fn kill(&mut self, host: HostId) {
+        if self.hosts[host].node.take().is_none() {
+            return;
+        }
+        self.trace(host, "killed");
+        self.hosts[host].exited = self.now;
+        self.hosts[host].paused = false;
+        let links = std::mem::take(&mut self.hosts[host].links);
+        for (conn, side) in links.into_values() {
+            self.fin(conn, 1 - side, "connection reset");
+        }
+        self.hosts[host].written.clear();
+    }
+
+    pub(crate) fn pause(&mut self, host: HostId) {
+        self.hosts[host].paused = true;
+    }
+
+    pub(crate) fn resume(&mut self, host: HostId) {
+        if !std::mem::take(&mut self.hosts[host].paused) {
+            return;
+        }
+        // Timers may be seen before what came in, or after.
+        if self.random.chance(50) {
+            self.handle(host, Event::Tick);
+        }
+        self.kick();
+        self.hosts[host].timer = None;
+        self.rearm(host);
+    }
+
+    pub(crate) fn set_group(&mut self, host: HostId, group: u8) {
+        self.hosts[host].group = group;
+    }
+
+    /// Lets everything that waited for a partition or a pause go on.
+    pub(crate) fn kick(&mut self) {
+        for conn in 0..self.conns.len() {
+            for side in 0..2 {
+                if self.conns[conn].as_ref().is_some_and(|c| !c.queues[side].is_empty()) {
+                    let at = self.now;
+                    self.at(at, Happening::Arrive(conn, side));
+                }
+            }
+        }
+    }
+
+    /// Breaks a random connection of a host; what is on the way is lost.
+    pub(crate) fn break_connection(&mut self, host: HostId) {
+        let count = self.hosts[host].links.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let pick = self.random.below(count) as usize;
+        let Some(&(conn, _)) = self.hosts[host].links.values().nth(pick) else { return };
+        if let Some(c) = &mut self.conns[conn] {
+            for side in 0..2 {
+                let keep = self.random.below(c.queues[side].len() as u64 + 1) as usize;
+                c.queues[side].truncate(keep);
+            }
+        }
+        self.fin(conn, 0, "connection broke");
+        self.fin(conn, 1, "connection broke");
+    }
+
+    fn fin(&mut self, conn: ConnId, side: usize, reason: &str) {
+        let delay = 1 + self.random.below(3);
+        let now = self.now;
+        let Some(c) = &mut self.conns[conn] else { return };
+        if std::mem::replace(&mut c.over[side], true) {
+            return;
+        }
+        let at = c.latest[side].max(now + delay);
+        c.latest[side] = at;
+        c.queues[side].push_back((at, Parcel::Fin(reason.to_owned())));
+        self.at(at, Happening::Arrive(conn, side));
+    }
+
+    /// Runs until a planned thing is due, or until `end`.
+    pub(crate) fn run(&mut self, end: u64) -> Option<usize> {
+        loop {
+            if let Some(planned) = self.due.pop_front() {
+                return Some(planned);
+            }
+            match self.heap.peek() {
+                Some(Reverse(entry)) if entry.at <= end => {}
+                _ => {
+                    self.now = end;
+                    return None;
+                }
+            }
+            let Some(Reverse(entry)) = self.heap.pop() else { return None };
+            self.now = self.now.max(entry.at);
+            self.step(entry.what);
+        }
+    }
+
+    fn step(&mut self, what: Happening) {
+        match what {
+            Happening::Timer(host) => {
+                let due = self.hosts[host].timer.is_some_and(|at| at <= self.now);
+                if due && !self.hosts[host].paused {
+                    self.hosts[host].timer = None;
+                    self.handle(host, Event::Tick);
+                }
+            }
+            Happening::Arrive(conn, side) => self.arrive(conn, side),
+            Happening::Dialled { from, life, link, to } => self.dialled(from, life, link, to),
+            Happening::Established(conn) => {
+                let Some(c) = &self.conns[conn] else { return };
+                let end = &c.ends[0];
+                let (host, life, link) = (end.host, end.life, end.link);
+                if self.hosts[host].paused {
+                    let at = self.now + 50;
+                    self.at(at, Happening::Established(conn));
+                } else if self.hosts[host].life == life
+                    && self.hosts[host].links.contains_key(&link)
+                {
+                    self.handle(host, Event::Connected { link });
+                }
+            }
+            Happening::DialFailed { from, life, link, failure } => {
+                if self.hosts[from].paused {
+                    let at = self.now + 50;
+                    self.at(at, Happening::DialFailed { from, life, link, failure });
+                } else if self.hosts[from].life == life {
+                    self.handle(from, Event::DialFailed { link, failure });
+                }
+            }
+            Happening::Start(host) => self.start(host),
+            Happening::Wish { host, life, command } => {
+                if self.hosts[host].life == life && !self.hosts[host].paused {
+                    self.command(host, command);
+                } else if self.hosts[host].life == life {
+                    let at = self.now + 50;
+                    self.at(at, Happening::Wish { host, life, command });
+                }
+            }
+            Happening::Stream { host, life, channel } => {
+                if self.hosts[host].life == life {
+                    self.write_stream(host, channel);
+                }
+            }
+            Happening::Planned(index) => self.due.push_back(index),
+        }
+    }
+
+    fn dialled(&mut self, from: HostId, life: u32, link: LinkId, to: Rank) {
+        if self.hosts[from].life != life || self.hosts[from].node.is_none() {
+            return;
+        }
+        let target = to as usize;
+        let delay = 1 + self.random.below(self.setup.latency + 1);
+        if self.hosts[from].group != self.hosts[target].group {
+            // Packets vanish; the dial times out.
+            return;
+        }
+        let failure = if self.hosts[target].node.is_none() {
+            Some(DialFailure::Unreachable("connection refused".into()))
+        } else if self.hosts[from].attempt != self.hosts[target].attempt && self.random.chance(50) {
+            if !self.hosts[target].paused {
+                let (rank, reason) =
+                    (self.hosts[from].rank, format!("attempt {}, now 1", self.hosts[from].attempt));
+                self.command(target, Command::PeerRefused { rank, reason });
+            }
+            Some(DialFailure::WrongKey("handshake failed".into()))
+        } else {
+            None
+        };
+        if let Some(failure) = failure {
+            let at = self.now + delay;
+            self.at(at, Happening::DialFailed { from, life, link, failure });
+            return;
+        }
+        if self.hosts[target].paused {
+            // The handshake waits for the process.
+            let at = self.now + 100;
+            self.at(at, Happening::Dialled { from, life, link, to });
+            return;
+        }
+        self.hosts[target].accepted += 1;
+        let their = LinkId::accepted(self.hosts[target].accepted);
+        let peer = self.hosts[from].rank;
+        let conn = self.conns.len();
+        self.conns.push(Some(Conn {
+            ends: [
+                End { host: from, life, link },
+                End { host: target, life: self.hosts[target].life, link: their },
+            ],
+            queues: [VecDeque::new(), VecDeque::new()],
+            latest: [self.now + delay, self.now],
+            over: [false, false],
+            latency: self.random.below(self.setup.latency + 1),
+        }));
+        self.hosts[from].links.insert(link, (conn, 0));
+        self.hosts[target].links.insert(their, (conn, 1));
+        let at = self.now + delay;
+        self.at(at, Happening::Established(conn));
+        self.handle(target, Event::Accepted { link: their, peer });
+    }
+
+    /// Delivers what has arrived at one end of a connection.
+    fn arrive(&mut self, conn: ConnId, side: usize) {
+        loop {
+            let Some(c) = &mut self.conns[conn] else { return };
+            let end = &c.ends[side];
+            let (host, life, link) = (end.host, end.life, end.link);
+            let (peer, peer_life, peer_link) =
+                (c.ends[1 - side].host, c.ends[1 - side].life, c.ends[1 - side].link);
+            match c.queues[side].front() {
+                Some(&(at, _)) if at <= self.now => {}
+                _ => return,
+            }
+            let gone = self.hosts[host].life != life
+                || self.hosts[host].node.is_none()
+                || !self.hosts[host].links.contains_key(&link);
+            if gone {
+                c.queues[side].clear();
+                return;
+            }
+            if self.hosts[host].paused || self.hosts[host].group != self.hosts[peer].group {
+                // `kick` comes back to it.
+                return;
+            }
+            let Some((_, parcel)) = c.queues[side].pop_front() else { return };
+            match parcel {
+                Parcel::Frame(frame, bytes) => {
+                    if self.hosts[peer].life == peer_life {
+                        self.hosts[peer].written.push((peer_link, bytes));
+                    }
+                    self.handle(host, Event::Frame { link, frame });
+                }
+                Parcel::Fin(reason) => {
+                    self.hosts[host].links.remove(&link);
+                    self.fin(conn, 1 - side, "closed");
+                    self.handle(host, Event::Closed { link, reason });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn command(&mut self, host: HostId, command: Command) {
+        self.handle(host, Event::Local(command));
+    }
+
+    fn handle(&mut self, host: HostId, event: Event) {
+        self.steps += 1;
+        if self.now > self.spin.0 {
+            self.spin = (self.now, 0);
+        }
+        self.spin.1 += 1;
+        assert!(
+            self.spin.1 < 200_000,
+            "rank {} spins at {}: {event:?}, deadlines {:?}",
+            self.hosts[host].rank,
+            self.now,
+            self.hosts[host].node.as_ref().map(Node::deadlines)
+        );
+        let mut effects = self.effects.pop().unwrap_or_default();
+        let now = Millis(self.now);
+        let entry = &mut self.hosts[host];
+        let Some(node) = &mut entry.node else { return };
+        if self.setup.trace {
+            println!("{:>7} rank {} <- {}", self.now, entry.rank, brief(&format!("{event:?}")));
+        }
+        for (link, bytes) in std::mem::take(&mut entry.written) {
+            node.handle(Event::Written { link, bytes }, now, &mut effects);
+        }
+        node.handle(event, now, &mut effects);
+        if self.steps.is_multiple_of(64)
+            && let Err(what) = node.check_bounds()
+        {
+            let text = format!("rank {}: {what}", entry.rank);
+            self.ledger.broken(text);
+        }
+        for effect in effects.drain(..) {
+            self.effect(host, effect);
+        }
+        self.effects.push(effects);
+        self.rearm(host);
+    }
+
+    fn rearm(&mut self, host: HostId) {
+        let entry = &mut self.hosts[host];
+        let Some(at) = entry.node.as_ref().and_then(Node::next_deadline) else { return };
+        // A deadline in the past would spin.
+        let at = at.0.max(self.now + u64::from(at.0 < self.now));
+        if entry.timer.is_none_or(|known| known > at) {
+            entry.timer = Some(at);
+            self.at(at, Happening::Timer(host));
+        }
+    }
+
+    fn effect(&mut self, host: HostId, effect: Effect) {
+        if self.setup.trace {
+            println!(
+                "{:>7} rank {} -> {}",
+                self.now,
+                self.hosts[host].rank,
+                brief(&format!("{effect:?}"))
+            );
+        }
+        let life = self.hosts[host].life;
+        match effect {
+            Effect::Dial { link, rank } => {
+                let at = self.now + 1 + self.random.below(self.setup.latency + 1);
+                self.at(at, Happening::Dialled { from: host, life, link, to: rank });
+            }
+            Effect::Send { link, frame } => self.transmit(host, link, frame),
+            Effect::Close { link, .. } => {
+                if let Some((conn, side)) = self.hosts[host].links.remove(&link) {
+                    if let Some(c) = &mut self.conns[conn] {
+                        c.over[side] = true;
+                    }
+                    self.fin(conn, 1 - side, "closed by the peer");
+                }
+            }
+            Effect::State { to, .. } => {
+                if to == State::Cleanup && !self.hosts[host].hangs {
+                    let at = self.now + self.random.below(100);
+                    self.wish_at(host, at, Command::Cleaned);
+                }
+            }
+            Effect::Deliver(delivery) => self.deliver(host, delivery),
+            Effect::SelfFence { .. } => {
+                self.cut_off.insert((self.hosts[host].rank, life));
+            }
+            Effect::Exit { reason } => {
+                let again = matches!(
+                    reason,
+                    ExitReason::Fenced(FenceReason::Expelled { .. } | FenceReason::Orphaned { .. })
+                ) && self.hosts[host].supervised;
+                self.hosts[host].exit = Some(reason);
+                self.hosts[host].exited = self.now;
+                self.hosts[host].node = None;
+                self.hosts[host].links.clear();
+                self.hosts[host].written.clear();
+                if again {
+                    let at = self.now + 100 + self.random.below(400);
+                    self.start_at(host, at);
+                }
+            }
+        }
+    }
+
+    fn transmit(&mut self, host: HostId, link: LinkId, frame: Frame) {
+        let Some(&(conn, side)) = self.hosts[host].links.get(&link) else { return };
+        self.frames += 1;
+        let bytes = frame.wire_len();
+        let frame = if self.setup.codec {
+            let mut encoded = Vec::with_capacity(bytes);
+            frame.encode(&mut encoded);
+            assert_eq!(encoded.len(), bytes, "wire_len of {frame:?}");
+            let decoded = Frame::decode(Bytes::from(encoded).slice(4..));
+            assert_eq!(decoded.as_ref(), Ok(&frame));
+            decoded.unwrap_or(frame)
+        } else {
+            frame
+        };
+        let Some(c) = &mut self.conns[conn] else { return };
+        if c.over[1 - side] {
+            return;
+        }
+        let other = 1 - side;
+        let jitter = if self.setup.latency == 0 { 0 } else { self.order % 2 };
+        let at = c.latest[other].max(self.now + c.latency + jitter);
+        c.latest[other] = at;
+        c.queues[other].push_back((at, Parcel::Frame(frame, bytes)));
+        self.at(at, Happening::Arrive(conn, other));
+    }
+
+    fn deliver(&mut self, host: HostId, delivery: Delivery) {
+        let writable = match &delivery {
+            Delivery::Writable { channel, .. } => Some(*channel),
+            _ => None,
+        };
+        let entry = &mut self.hosts[host];
+        if let Some(node) = &entry.node {
+            entry.shell.root = node.root_boot();
+        }
+        let wishes = entry.shell.deliver(delivery, &mut self.ledger, &mut self.random);
+        for Wish { after, command } in wishes {
+            let at = self.now + after;
+            self.wish_at(host, at, command);
+        }
+        if let Some(channel) = writable {
+            self.wish_stream(host, channel);
+        }
+    }
+
+    /// Goes on with a stream, but not within the call that is running.
+    pub(crate) fn wish_stream(&mut self, host: HostId, channel: ChannelId) {
+        let (at, life) = (self.now, self.hosts[host].life);
+        self.at(at, Happening::Stream { host, life, channel });
+    }
+
+    /// Goes on with a stream as far as credits allow, and one message further.
+    fn write_stream(&mut self, host: HostId, channel: ChannelId) {
+        loop {
+            let entry = &mut self.hosts[host];
+            let Some(node) = &entry.node else { return };
+            let Some(credits) = node.credits(channel) else { return };
+            match entry.shell.next_message(channel) {
+                Some(command) => self.command(host, command),
+                None if entry.shell.is_stream(channel) => {
+                    entry.shell.stream_closed(channel, &mut self.ledger);
+                    self.command(host, Command::Close { channel, result: Ok(()) });
+                    return;
+                }
+                None => return,
+            }
+            if credits == 0 {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn node(&self, rank: Rank) -> Option<&Node> {
+        self.hosts[rank as usize].node.as_ref()
+    }
+
+    /// The lives that run now, of this attempt.
+    pub(crate) fn alive(&self) -> BTreeSet<Life> {
+        self.hosts
+            .iter()
+            .filter(|host| host.node.is_some() && host.attempt == 1)
+            .map(|host| (host.rank, host.life))
+            .collect()
+    }
+
+    pub(crate) fn live_ranks(&self) -> IdSet {
+        self.alive().into_iter().map(|(rank, _)| rank).collect()
+    }
+
+    fn trace(&self, host: HostId, what: &str) {
+        if self.setup.trace {
+            println!("{:>7} rank {} {what}", self.now, self.hosts[host].rank);
+        }
+    }
+}
+
+fn brief(text: &str) -> &str {
+    match text.char_indices().nth(300) {
+        Some((at, _)) => &text[..at],
+        None => text,
+    }
+}
