@@ -273,19 +273,10 @@ fn job(world: &mut World, salt: u32, rounds: u32, size: usize) {
         world.ledger.exchanges.insert(ExchangeKey { job, sequence }, exchange);
     }
     world.hosts[0].shell.jobs.insert(job, members.clone());
-    let size = size.min(20_000);
-    for rank in members.iter() {
-        let host = rank as usize;
-        if world.node(rank).is_none() {
-            continue;
-        }
-        let command = world.hosts[host].shell.enter_job(job, &members, rounds, size);
-        let at = world.now + world.random.below(300);
-        if let Some(exchange) = world.ledger.exchanges.get_mut(&ExchangeKey { job, sequence: 0 }) {
-            exchange.contributed.insert(rank);
-        }
-        world.wish_at(host, at, command);
-    }
+    // The members hear of the job as those of a real one: by a cast of rank 0's launcher.
+    let mut order = payload(&[job, u64::from(rounds), size.min(20_000) as u64], 24).to_vec();
+    order.extend_from_slice(members.to_string().as_bytes());
+    world.command(0, Command::Cast { to: members, service: "job".into(), payload: order.into() });
 }
 
 /// After the calm: every live broker is online, rank 0 knows exactly them, all agree.

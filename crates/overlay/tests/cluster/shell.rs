@@ -41,9 +41,7 @@ enum Talk {
         size: usize,
     },
     /// Opened by a peer.
-    Answering {
-        id: u64,
-    },
+    Answering,
     Reading {
         id: u64,
         next: u64,
@@ -108,15 +106,33 @@ impl Shell {
     }
 
     /// Takes part in a job with some exchanges.
-    pub(crate) fn enter_job(
-        &mut self,
-        job: u64,
-        members: &IdSet,
-        rounds: u32,
-        size: usize,
-    ) -> Command {
-        self.rounds.insert(job, (rounds, size, members.clone()));
-        self.contribute(ExchangeKey { job, sequence: 0 }, members.clone(), size)
+    fn enter_job(&mut self, order: &Bytes, ledger: &mut Ledger, random: &mut Random) -> Vec<Wish> {
+        let (job, rounds, size) = (number(order, 0), number(order, 1), number(order, 2));
+        let members = std::str::from_utf8(&order[24..]).ok().and_then(|text| text.parse().ok());
+        let Some(members): Option<IdSet> = members else {
+            ledger.broken("the order of a job is damaged".to_owned());
+            return Vec::new();
+        };
+        let key = ExchangeKey { job, sequence: 0 };
+        self.rounds.insert(job, (rounds as u32, size as usize, members.clone()));
+        if let Some(exchange) = ledger.exchanges.get_mut(&key)
+            && !exchange.contributed.insert(self.life.0)
+        {
+            ledger.broken(format!("job {job} came twice to rank {}", self.life.0));
+        }
+        let command = self.contribute(key, members, size as usize);
+        vec![Wish { after: random.below(300), command }]
+    }
+
+    /// Rank 0's launcher gives up on jobs.
+    fn end_jobs(&mut self, jobs: Vec<u64>, ledger: &mut Ledger) -> Vec<Wish> {
+        for job in &jobs {
+            self.jobs.remove(job);
+            for (key, exchange) in &mut ledger.exchanges {
+                exchange.ended |= key.job == *job;
+            }
+        }
+        jobs.into_iter().map(|job| now(Command::EndJob { job })).collect()
     }
 
     fn contribute(&self, key: ExchangeKey, members: IdSet, size: usize) -> Command {
@@ -140,7 +156,7 @@ impl Shell {
                 }
                 match service.as_str() {
                     "echo" => {
-                        self.talks.insert(channel, Talk::Answering { id });
+                        self.talks.insert(channel, Talk::Answering);
                         let after = if random.chance(30) { random.below(3000) } else { 0 };
                         vec![
                             Wish { after, command: Command::Send { channel, payload: head } },
@@ -185,9 +201,12 @@ impl Shell {
                             talk.acceptor = Some(result);
                         }
                     }
-                    Some(Talk::Answering { .. }) | None => {}
+                    Some(Talk::Answering) | None => {}
                 }
                 Vec::new()
+            }
+            Delivery::Cast { service, payload, .. } if service == "job" => {
+                self.enter_job(&payload, ledger, random)
             }
             Delivery::Cast { payload, .. } => {
                 let id = number(&payload, 0);
@@ -198,6 +217,13 @@ impl Shell {
                     ledger.broken(format!("cast {id} came twice to {life:?}"));
                 }
                 Vec::new()
+            }
+            Delivery::CastFailed { service, failed } if service == "job" => {
+                let hit = |members: &IdSet| failed.iter().any(|(rank, _)| members.contains(*rank));
+                let jobs =
+                    self.jobs.iter().filter(|(_, members)| hit(members)).map(|(&job, _)| job);
+                let jobs = jobs.collect();
+                self.end_jobs(jobs, ledger)
             }
             Delivery::CastFailed { service, failed } => {
                 if let Some(cast) =
@@ -230,13 +256,7 @@ impl Shell {
                     .filter(|(_, members)| members.contains(rank))
                     .map(|(&job, _)| job)
                     .collect();
-                for job in &hit {
-                    self.jobs.remove(job);
-                    for (key, exchange) in &mut ledger.exchanges {
-                        exchange.ended |= key.job == *job;
-                    }
-                }
-                hit.into_iter().map(|job| now(Command::EndJob { job })).collect()
+                self.end_jobs(hit, ledger)
             }
             Delivery::Exchanged { key, blobs } => {
                 let mut digest = blobs.len() as u64;
