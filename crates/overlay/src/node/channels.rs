@@ -105,6 +105,7 @@ impl Node {
         self.post_all(to, Message::Open { channel: id.0, service, total, payload }, rest);
         if let Some(session) = self.sessions.get_mut(to) {
             session.channels.insert(id);
+            self.expect_check(to);
         }
     }
 
@@ -225,6 +226,7 @@ impl Node {
         self.channels.accepted.insert((from, wire), id);
         if let Some(session) = self.sessions.get_mut(from) {
             session.channels.insert(id);
+            self.expect_check(from);
         }
         self.deliver(Delivery::Opened { channel: id, from, service, payload });
     }

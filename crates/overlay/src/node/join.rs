@@ -124,11 +124,11 @@ impl Node {
         if up.parent.is_none() {
             return (!self.is_over()).then_some(up.dial_at);
         }
-        let mut at = self.stale_at().max(up.dial_at);
-        if self.is_away() {
-            at = at.min(up.home_at);
+        let stale_at = self.stale_at();
+        if self.is_away() && self.now < stale_at {
+            return Some(up.home_at.min(stale_at));
         }
-        Some(at)
+        Some(stale_at.max(up.dial_at))
     }
 
     pub(super) fn tick_uplink(&mut self) {

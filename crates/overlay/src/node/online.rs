@@ -217,6 +217,9 @@ impl Node {
             if rank == self.config.rank {
                 if boot == self.config.boot {
                     self.uplink.confirmed = true;
+                    // The first ping's answer is still to come; from here on there is a lease.
+                    let now = self.now;
+                    self.uplink.proof.get_or_insert(now);
                     self.advance("rank 0 knows this broker");
                 }
             } else if let Some(link) = self.family.link_of_boot(rank, boot) {

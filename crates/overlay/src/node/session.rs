@@ -58,6 +58,8 @@ pub(super) struct Session {
     ack_at: Option<Millis>,
     unacked: usize,
     gap: bool,
+    /// When the peer of open channels is next asked whether it is still the same.
+    check_at: Option<Millis>,
     /// The entry of this session in the timers.
     armed: Option<Millis>,
     pub(super) channels: BTreeSet<ChannelId>,
@@ -77,7 +79,11 @@ impl Session {
     }
 
     fn timer_is_stale(&self) -> bool {
-        self.armed != [self.ack_at, self.resend_at].into_iter().flatten().min()
+        self.armed != self.next_timer()
+    }
+
+    fn next_timer(&self) -> Option<Millis> {
+        [self.ack_at, self.resend_at, self.check_at].into_iter().flatten().min()
     }
 }
 
@@ -158,7 +164,7 @@ impl Sessions {
     /// Brings a session's timer in line with what it waits for.
     fn arm(&mut self, peer: Rank) {
         let Some(session) = self.peers.get_mut(&peer) else { return };
-        let wanted = [session.ack_at, session.resend_at].into_iter().flatten().min();
+        let wanted = session.next_timer();
         if wanted != session.armed {
             if let Some(at) = session.armed {
                 self.timers.remove(&(at, peer));
@@ -339,7 +345,28 @@ impl Node {
                 self.start_timeout(peer);
             } else if session.ack_at.is_some_and(|at| at <= now) {
                 self.transmit(peer, 0, None, false);
+            } else if session.check_at.is_some_and(|at| at <= now) {
+                session.check_at = None;
+                if !session.channels.is_empty() {
+                    self.transmit(peer, 0, None, true);
+                    self.expect_check(peer);
+                }
             }
+            self.sessions.arm(peer);
+        }
+    }
+
+    /// There is an open channel: the peer is asked now and then whether it is still the same. News
+    /// of a loss can pass a broker by only when rank 0 was started anew or events were missed, and
+    /// rank 0 itself misses none.
+    pub(super) fn expect_check(&mut self, peer: Rank) {
+        let at = self.now + self.config.timing.orphan_timeout;
+        if !self.is_root()
+            && peer != 0
+            && let Some(session) = self.sessions.get_mut(peer)
+            && session.check_at.is_none()
+        {
+            session.check_at = Some(at);
             self.sessions.arm(peer);
         }
     }
@@ -554,8 +581,11 @@ impl Node {
             registry.knows(to.rank)
                 && (!to.boot.is_known() || registry.boot(to.rank) == Some(to.boot))
         });
+        // A rank 0 that was just started does not know yet who talks to whom.
+        let newborn =
+            to.boot.is_known() && self.now.since(self.started) < self.config.timing.reparent_grace;
         // A broker that is looking for another parent gets the packet when it is sent again.
-        if !away {
+        if !away && !newborn {
             self.notify(from, boot, &to, false);
         }
     }

@@ -115,13 +115,13 @@ impl Shell {
         };
         let key = ExchangeKey { job, sequence: 0 };
         self.rounds.insert(job, (rounds as u32, size as usize, members.clone()));
-        if let Some(exchange) = ledger.exchanges.get_mut(&key)
-            && !exchange.contributed.insert(self.life.0)
-        {
-            ledger.broken(format!("job {job} came twice to rank {}", self.life.0));
-        }
         let command = self.contribute(key, members, size as usize);
         vec![Wish { after: random.below(300), command }]
+    }
+
+    /// Whether this broker still takes part in a job.
+    pub(crate) fn is_in_job(&self, job: u64) -> bool {
+        self.rounds.contains_key(&job)
     }
 
     /// Rank 0's launcher gives up on jobs.
@@ -247,6 +247,7 @@ impl Shell {
             }
             Delivery::RootReplaced { .. } => {
                 self.last_event = 0;
+                self.rounds.clear();
                 Vec::new()
             }
             Delivery::Offline { rank, .. } => {
@@ -280,9 +281,6 @@ impl Shell {
                 }
                 if key.sequence + 1 < *rounds {
                     let key = ExchangeKey { job: key.job, sequence: key.sequence + 1 };
-                    if let Some(exchange) = ledger.exchanges.get_mut(&key) {
-                        exchange.contributed.insert(self.life.0);
-                    }
                     return vec![Wish {
                         after: random.below(20),
                         command: self.contribute(key, members.clone(), *size),

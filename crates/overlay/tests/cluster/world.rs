@@ -389,6 +389,17 @@ impl World {
             Happening::Start(host) => self.start(host),
             Happening::Wish { host, life, command } => {
                 if self.hosts[host].life == life && !self.hosts[host].paused {
+                    if let Command::Contribute { key, .. } = &command {
+                        if !self.hosts[host].shell.is_in_job(key.job) {
+                            return;
+                        }
+                        let rank = self.hosts[host].rank;
+                        if let Some(exchange) = self.ledger.exchanges.get_mut(key)
+                            && !exchange.contributed.insert(rank)
+                        {
+                            self.ledger.broken(format!("{key:?} was begun twice at {rank}"));
+                        }
+                    }
                     self.command(host, command);
                 } else if self.hosts[host].life == life {
                     let at = self.now + 50;
