@@ -360,6 +360,9 @@ impl Shell {
                 }
             }
             Delivery::EventsLost { from, to } => tracing::warn!(from, to, "events were missed"),
+            Delivery::PublishRefused { topic, failure, .. } => {
+                tracing::warn!(topic, %failure, "an event could not be published");
+            }
             Delivery::Offline { rank, reason, .. } => {
                 tracing::info!(rank, reason, "offline");
                 if rank != self.settings.rank {

@@ -30,8 +30,13 @@ impl Node {
         if let Some(entry) = self.links.get_mut(&link) {
             entry.role = Role::Child(child);
         }
-        let claim =
-            Claim { link, boot: hello.boot, inventory: hello.inventory.clone(), torpid: false };
+        let claim = Claim {
+            link,
+            boot: hello.boot,
+            inventory: hello.inventory.clone(),
+            torpid: false,
+            fresh: true,
+        };
         self.family.add(peer, claim);
         let (sync, missed) = self.place_in_stream(hello.root, hello.seen);
         self.mark_synced(link, sync.is_some());
@@ -106,12 +111,8 @@ impl Node {
                     }
                     child.ranks.insert(rank);
                     child.inherited.remove(&rank);
-                    let same = self.family.claim(rank).is_some_and(|claim| {
-                        claim.link == link && claim.boot == boot && !claim.torpid
-                    });
-                    if !same || phase == TablePhase::Delta {
-                        self.family.add(rank, Claim { link, boot, inventory, torpid: false });
-                    }
+                    let claim = Claim { link, boot, inventory, torpid: false, fresh: true };
+                    self.family.add(rank, claim);
                 }
                 Change::Gone { rank, boot: _, cause, reason } => {
                     if rank != peer && child.ranks.remove(&rank) {

@@ -37,6 +37,9 @@ pub(super) struct Claim {
     pub(super) boot: BootId,
     pub(super) inventory: Bytes,
     pub(super) torpid: bool,
+    /// Not told upwards yet. A claim that was made anew goes up even when it says nothing new: rank
+    /// 0's confirmation may have been lost with the former link.
+    pub(super) fresh: bool,
 }
 
 impl Family {
@@ -115,17 +118,19 @@ impl Family {
         let mut changes = Vec::new();
         for rank in std::mem::take(&mut self.dirty) {
             let told = self.reported.get(&rank).copied();
-            match self.claims.get(&rank).and_then(|claims| claims.last()) {
+            match self.claims.get_mut(&rank).and_then(|claims| claims.last_mut()) {
                 Some(claim) => {
-                    if told.map(|(boot, _)| boot) != Some(claim.boot) {
+                    let fresh = std::mem::take(&mut claim.fresh);
+                    if fresh || told.map(|(boot, _)| boot) != Some(claim.boot) {
                         changes.push(Change::Add {
                             rank,
                             boot: claim.boot,
                             inventory: claim.inventory.clone(),
                         });
                     }
+                    // An added claim counts as lively.
                     let was_torpid =
-                        told.is_some_and(|(boot, torpid)| boot == claim.boot && torpid);
+                        !fresh && told.is_some_and(|(boot, torpid)| boot == claim.boot && torpid);
                     if was_torpid != claim.torpid {
                         changes.push(Change::Torpid {
                             rank,
