@@ -5,7 +5,7 @@ use crate::broker::Launching;
 use crate::hosts::verb::HostsArgs;
 use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
-use crate::{broker, install, query, rsh, version};
+use crate::{broker, install, query, rsh, start, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
 use std::ffi::OsString;
@@ -25,6 +25,7 @@ pub struct Cli {
 enum Verb {
     Install(install::Args),
     Broker(broker::life::Args),
+    Start(start::Args),
     Ready(query::ready::Args),
     #[command(subcommand)]
     Overlay(query::overlay::Verb),
@@ -47,6 +48,7 @@ impl Cli {
         match self.verb {
             Verb::Install(args) => install::run(&args),
             Verb::Broker(args) => broker::life::run(&args, &launching()),
+            Verb::Start(args) => start::run(&args),
             Verb::Ready(args) => query::ready::run(&args),
             Verb::Overlay(verb) => query::overlay::run(verb),
             Verb::Run(args) => Ok(args.run()),

@@ -28,6 +28,7 @@ pub mod query;
 pub mod report;
 pub mod rsh;
 pub mod settings;
+pub mod start;
 pub mod supervisor;
 pub mod sys;
 pub mod version;

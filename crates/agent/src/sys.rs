@@ -5,11 +5,11 @@ pub mod processes;
 
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::{ForkResult, Pid};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use tokio::io::unix::AsyncFd;
@@ -89,6 +89,30 @@ pub fn kill_child_with_us(command: &mut Command, signal: Signal) {
         prctl::set_pdeathsig(signal)?;
         if Pid::parent() == parent { Ok(()) } else { Err(nix::errno::Errno::ESRCH.into()) }
     });
+}
+
+/// Leaves these descriptors open in the command's process, although they are closed on exec.
+pub fn leave_open<const N: usize>(command: &mut Command, descriptors: [RawFd; N]) {
+    before_exec(command, move || {
+        for descriptor in descriptors {
+            #[expect(unsafe_code, reason = "a number stands for a descriptor after fork")]
+            // SAFETY: the caller keeps the descriptors open until the command is spawned, and the
+            // child has copies of all of them.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+            nix::fcntl::fcntl(borrowed, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+        }
+        Ok(())
+    });
+}
+
+/// Sets a signal's disposition to the default or to being ignored; handlers that run code are not
+/// for this function.
+pub fn set_handler(signal: Signal, handler: SigHandler) {
+    if matches!(handler, SigHandler::SigDfl | SigHandler::SigIgn) {
+        #[expect(unsafe_code, reason = "setting a signal's disposition has no safe form")]
+        // SAFETY: no code of ours runs in the handler.
+        let _ = unsafe { nix::sys::signal::signal(signal, handler) };
+    }
 }
 
 /// The CPUs that the scheduler lets this process use, ascending.

@@ -1,0 +1,193 @@
+//! `quorate-agent start --test-size N`: a whole cluster of brokers on this host, for tests and
+//! measurements. Each broker is a process tree of its own, as in a pod, on a loopback port; the
+//! program runs on rank 0, and its code is this command's.
+//!
+//! Nothing is left behind, not even when this process is killed with -9: supervisors end with it
+//! (they are told by the kernel), and a janitor process removes the directory when the last of
+//! them has gone.
+
+mod cluster;
+mod janitor;
+
+use crate::sys::processes;
+use anyhow::Context;
+use cluster::Cluster;
+use janitor::Janitor;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use quorate_contract::exit;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Brokers have so long to follow their launcher before they are told to stop.
+const FOLLOW: Duration = Duration::from_secs(10);
+/// And so long again before they are killed.
+const STOP: Duration = Duration::from_secs(10);
+
+/// Start a cluster of brokers on this host and run a command on its launcher
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Brokers, the launcher included
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    test_size: u32,
+    /// Children of an inner broker of the tree (0: chosen by the size)
+    #[arg(long, default_value_t = 0)]
+    fanout: u32,
+    /// Brokers that must be there before the command starts (default: all)
+    #[arg(long)]
+    min_size: Option<u32>,
+    /// Start the command as so many parallel tasks instead of once on the launcher
+    #[arg(short = 'n', long, value_name = "TASKS")]
+    ntasks: Option<u32>,
+    /// Tasks that each broker takes (default: as many as it has CPUs)
+    #[arg(long)]
+    slots: Option<u32>,
+    /// A variable for all brokers and what they start
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// Seconds until a cluster without quorum fails
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u32,
+    /// Divides the overlay's silence limits
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
+    haste: u32,
+    /// Where to write what was started: directory, sockets, process ids
+    #[arg(long, value_name = "FILE", hide = true)]
+    cluster_file: Option<PathBuf>,
+    /// The command and its arguments; without one the cluster stays up until it is stopped
+    #[arg(last = false, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it must be NAME=VALUE".to_owned()),
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let min_size = args.min_size.unwrap_or(args.test_size);
+    anyhow::ensure!(
+        (1..=args.test_size).contains(&min_size),
+        "--min-size must be from 1 to --test-size, which is {}",
+        args.test_size
+    );
+    let mut set = SigSet::empty();
+    for signal in WATCHED {
+        set.add(signal);
+    }
+    set.thread_block().context("cannot block signals")?;
+    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("cannot watch signals")?;
+    crate::sys::become_subreaper().context("cannot adopt orphans")?;
+    let janitor = Janitor::hire()?;
+    let mut cluster = Cluster::prepare(args, min_size, janitor.dir())?;
+    let started = cluster.start(args, &janitor);
+    let code = match started {
+        Ok(()) => {
+            let mut watch = Watch { cluster: &mut cluster, signals, launcher: None };
+            watch.run()
+        }
+        Err(error) => {
+            crate::sys::complain(&format!("{error:#}"));
+            exit::FAILED
+        }
+    };
+    sweep(&janitor);
+    janitor.dismiss();
+    Ok(code)
+}
+
+const WATCHED: [Signal; 7] = [
+    Signal::SIGCHLD,
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// Waits for the cluster.
+struct Watch<'a> {
+    cluster: &'a mut Cluster,
+    signals: SignalFd,
+    /// The launcher's code and when it ended.
+    launcher: Option<(i32, Instant)>,
+}
+
+impl Watch<'_> {
+    /// Until all brokers have ended, or are told to; gives the launcher's code.
+    fn run(&mut self) -> i32 {
+        let mut told = false;
+        loop {
+            self.reap();
+            if self.cluster.running() == 0 {
+                break;
+            }
+            let mut wait = PollTimeout::NONE;
+            if let Some((_, ended)) = self.launcher {
+                let since = ended.elapsed();
+                if since > FOLLOW + STOP {
+                    break;
+                }
+                if since > FOLLOW && !told {
+                    told = true;
+                    self.cluster.signal_all(Signal::SIGTERM);
+                }
+                wait = PollTimeout::from(100_u8);
+            }
+            let mut descriptors = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut descriptors, wait);
+            while let Ok(Some(info)) = self.signals.read_signal() {
+                let number = i32::try_from(info.ssi_signo).unwrap_or_default();
+                if let Ok(signal) = Signal::try_from(number)
+                    && signal != Signal::SIGCHLD
+                {
+                    self.cluster.signal_launcher(signal);
+                }
+            }
+        }
+        self.launcher.map_or(exit::INTERNAL, |(code, _)| code)
+    }
+
+    fn reap(&mut self) {
+        loop {
+            let (pid, code) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, code),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, exit::signaled(signal as i32)),
+                Ok(WaitStatus::StillAlive) | Err(_) => return,
+                Ok(_) => continue,
+            };
+            if self.cluster.ended(pid) == Some(0) {
+                self.launcher = Some((code, Instant::now()));
+            }
+        }
+    }
+}
+
+/// Kills what is left of the cluster.
+fn sweep(janitor: &Janitor) {
+    loop {
+        let left: Vec<Pid> =
+            processes::descendants().into_iter().filter(|&pid| pid != janitor.pid()).collect();
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            if status == WaitStatus::StillAlive {
+                break;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
