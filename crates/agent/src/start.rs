@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let started = cluster.start(args, &janitor);
     let code = match started {
         Ok(()) => {
-            let mut watch = Watch { cluster: &mut cluster, signals, launcher: None };
+            let mut watch = Watch { cluster: &mut cluster, signals, launcher: None, told: None };
             watch.run()
         }
         Err(error) => {
@@ -120,25 +120,27 @@ struct Watch<'a> {
     signals: SignalFd,
     /// The launcher's code and when it ended.
     launcher: Option<(i32, Instant)>,
+    /// When this process was told to stop.
+    told: Option<Instant>,
 }
 
 impl Watch<'_> {
     /// Until all brokers have ended, or are told to; gives the launcher's code.
     fn run(&mut self) -> i32 {
-        let mut told = false;
+        let mut reminded = false;
         loop {
             self.reap();
             if self.cluster.running() == 0 {
                 break;
             }
             let mut wait = PollTimeout::NONE;
-            if let Some((_, ended)) = self.launcher {
-                let since = ended.elapsed();
+            let ended = self.launcher.map(|(_, ended)| ended);
+            if let Some(since) = ended.or(self.told).map(|at| at.elapsed()) {
                 if since > FOLLOW + STOP {
                     break;
                 }
-                if since > FOLLOW && !told {
-                    told = true;
+                if since > FOLLOW && !reminded {
+                    reminded = true;
                     self.cluster.signal_all(Signal::SIGTERM);
                 }
                 wait = PollTimeout::from(100_u8);
@@ -150,11 +152,15 @@ impl Watch<'_> {
                 if let Ok(signal) = Signal::try_from(number)
                     && signal != Signal::SIGCHLD
                 {
-                    self.cluster.signal_launcher(signal);
+                    if !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) {
+                        self.told.get_or_insert_with(Instant::now);
+                    }
+                    self.cluster.pass_on(signal);
                 }
             }
         }
-        self.launcher.map_or(exit::INTERNAL, |(code, _)| code)
+        // A launcher that had to be killed has no code of its own.
+        self.launcher.map_or(exit::signaled(Signal::SIGKILL as i32), |(code, _)| code)
     }
 
     fn reap(&mut self) {

@@ -40,6 +40,10 @@ const FORWARDED: [Signal; 9] = [
 /// their time before; what is left then are daemons that nobody owns.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 
+/// A broker that was told to stop and has not ended by then is killed. Shorter than the 30 s that
+/// Kubernetes gives a pod by default, so that there is time left for the report.
+const STOP_LIMIT: Duration = Duration::from_secs(25);
+
 /// What the supervisor has to know.
 #[derive(Clone, Debug)]
 pub struct Post {
@@ -89,6 +93,7 @@ pub fn supervise(post: &Post, broker: &dyn Fn() -> i32) -> Result<i32, Superviso
         started: Instant::now(),
         broker: None,
         restart_at: None,
+        kill_at: None,
     };
     let ending = watch.run(broker)?;
     watch.sweep();
@@ -107,6 +112,7 @@ struct Watch<'a> {
     started: Instant,
     broker: Option<Pid>,
     restart_at: Option<Instant>,
+    kill_at: Option<Instant>,
 }
 
 impl Watch<'_> {
@@ -117,8 +123,14 @@ impl Watch<'_> {
                 self.restart_at = None;
                 self.broker = Some(self.spawn(broker)?);
             }
-            let wait = self.restart_at.map(|at| at.saturating_duration_since(Instant::now()));
-            self.sleep(wait)?;
+            if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+                self.kill_at = None;
+                if let Some(pid) = self.broker {
+                    let _ = kill(pid, Signal::SIGKILL);
+                }
+            }
+            let due = [self.restart_at, self.kill_at].into_iter().flatten().min();
+            self.sleep(due.map(|at| at.saturating_duration_since(Instant::now())))?;
             while let Ok(Some(info)) = self.signals.read_signal() {
                 let number = i32::try_from(info.ssi_signo).unwrap_or_default();
                 match Signal::try_from(number) {
@@ -166,6 +178,7 @@ impl Watch<'_> {
         let stops = matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT);
         if stops {
             self.policy.stop(signal as i32);
+            self.kill_at.get_or_insert(Instant::now() + STOP_LIMIT);
         }
         match self.broker {
             Some(pid) => {

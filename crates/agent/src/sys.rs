@@ -99,7 +99,10 @@ pub fn leave_open<const N: usize>(command: &mut Command, descriptors: [RawFd; N]
             // SAFETY: the caller keeps the descriptors open until the command is spawned, and the
             // child has copies of all of them.
             let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
-            nix::fcntl::fcntl(borrowed, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+            nix::fcntl::fcntl(
+                borrowed,
+                nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
+            )?;
         }
         Ok(())
     });

@@ -49,6 +49,7 @@ pub(super) struct Cluster {
     listeners: Vec<(TcpListener, SocketAddr)>,
     pids: HashMap<Pid, u32>,
     launcher: Option<Pid>,
+    has_program: bool,
 }
 
 impl Cluster {
@@ -75,7 +76,13 @@ impl Cluster {
             listeners.push((listener, address));
         }
         fs::write(dir.join("hosts"), book).context("cannot write the address book")?;
-        Ok(Self { dir: dir.to_owned(), listeners, pids: HashMap::new(), launcher: None })
+        Ok(Self {
+            dir: dir.to_owned(),
+            listeners,
+            pids: HashMap::new(),
+            launcher: None,
+            has_program: !args.command.is_empty(),
+        })
     }
 
     /// Starts all brokers.
@@ -147,8 +154,12 @@ impl Cluster {
         self.pids.remove(&pid)
     }
 
-    /// Sends a signal to the launcher.
-    pub(super) fn signal_launcher(&self, signal: Signal) {
+    /// Passes a signal on: to the launcher, which ends the others, or to all when there is no
+    /// program whose end would be the cluster's.
+    pub(super) fn pass_on(&self, signal: Signal) {
+        if !self.has_program {
+            return self.signal_all(signal);
+        }
         if let Some(pid) = self.launcher {
             let _ = kill(pid, signal);
         }
@@ -172,11 +183,9 @@ fn config(args: &Args, min_size: u32, dir: &Path) -> AgentConfig {
     let program = match (&args.command[..], args.ntasks) {
         ([], _) => Program::None,
         (_, None) => Program::Command { argv: args.command.clone() },
-        (_, tasks) => Program::Parallel(Parallel {
-            argv: args.command.clone(),
-            tasks,
-            ..Parallel::default()
-        }),
+        (_, tasks) => {
+            Program::Parallel(Parallel { argv: args.command.clone(), tasks, ..Parallel::default() })
+        }
     };
     AgentConfig {
         version: VERSION,
@@ -184,7 +193,10 @@ fn config(args: &Args, min_size: u32, dir: &Path) -> AgentConfig {
             name: "test".into(),
             namespace: "test".into(),
             // The directory's name is as good as random: clusters of one host differ.
-            uid: dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            uid: dir
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default(),
             subdomain: "test".into(),
             domain: None,
         },

@@ -1,0 +1,108 @@
+//! How pods end, and what they leave behind.
+
+use crate::pods::{Plan, Special, signal};
+use quorate_contract::report::Reason;
+use std::fs;
+
+const SIGTERM: i32 = 15;
+
+#[test]
+fn a_worker_told_to_stop_ends_with_143_and_the_launcher_hears_of_it_at_once() {
+    let mut pods = Plan::new(3).start();
+    pods.wait_running();
+    signal(pods.supervisor(2), SIGTERM);
+    assert_eq!(pods.wait_exit(2), 143);
+    assert_eq!(pods.report(2).reason, Reason::Terminated);
+    pods.wait_status("one broker less", |status| status.online == 2);
+}
+
+#[test]
+fn a_launcher_told_to_stop_stops_its_program_and_ends_with_143() {
+    let script = "trap 'echo stopped; exit 0' TERM; echo started; while :; do sleep 0.05; done";
+    let mut pods = Plan::script(2, script).start();
+    pods.wait("the program", || pods.stdout(0).contains("started").then_some(()));
+    signal(pods.supervisor(0), SIGTERM);
+    assert_eq!(pods.wait_exit(0), 143);
+    assert_eq!(pods.report(0).reason, Reason::Terminated);
+    assert!(pods.stdout(0).contains("stopped"), "{}", pods.stdout(0));
+    assert_eq!(pods.wait_exit(1), 143);
+}
+
+#[test]
+fn a_pod_told_to_stop_before_it_has_joined_ends_with_143() {
+    let mut pods = Plan::new(2).prepare();
+    pods.start(1);
+    pods.broker(1);
+    pods.wait("the local socket", || pods.dir(1).join("agent.sock").exists().then_some(()));
+    signal(pods.supervisor(1), SIGTERM);
+    assert_eq!(pods.wait_exit(1), 143);
+}
+
+#[test]
+fn a_full_disk_under_the_report_costs_the_report_and_not_the_code() {
+    let mut pods = Plan::script(1, "exit 9").prepare();
+    let full = Special { termination_log: Some("/dev/full".into()), ..Special::default() };
+    pods.start_special(0, full);
+    assert_eq!(pods.wait_exit(0), 9);
+    let stderr = pods.stderr(0);
+    assert!(stderr.contains("cannot leave the report in /dev/full"), "{stderr}");
+    assert!(stderr.contains("\"exitCode\":9"), "the report itself is said: {stderr}");
+}
+
+#[test]
+fn processes_that_a_program_left_behind_go_with_the_pod() {
+    let script = "setsid sleep 1000 & echo $! ; exit 0";
+    let mut pods = Plan::script(1, script).start();
+    assert_eq!(pods.wait_exit(0), 0);
+    let left: i32 = pods.stdout(0).trim().parse().unwrap();
+    assert!(!crate::pods::alive(left), "process {left} has outlived its pod");
+}
+
+/// Text forms in which 32 bytes could show up.
+fn forms(seed: &[u8; 32]) -> Vec<Vec<u8>> {
+    let hex = seed.iter().fold(String::new(), |mut text, byte| {
+        use std::fmt::Write;
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    let list = format!("{seed:?}");
+    vec![seed.to_vec(), hex.to_uppercase().into_bytes(), hex.into_bytes(), list.into_bytes()]
+}
+
+#[test]
+fn the_seed_is_in_no_command_line_environment_log_or_report() {
+    let seed: [u8; 32] = std::array::from_fn(|at| 0x61 + (at as u8 * 7) % 26);
+    let mut pods = Plan::script(2, "env; cat /proc/self/cmdline; sleep 0.5").prepare();
+    fs::write(pods.seed_path(), seed).unwrap();
+    pods.start(0);
+    pods.start(1);
+    pods.wait("the program", || (!pods.stdout(0).is_empty()).then_some(()));
+    let mut seen: Vec<(String, Vec<u8>)> = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.parse::<i32>().is_ok()) {
+            for file in ["cmdline", "environ"] {
+                let path = entry.path().join(file);
+                if let Ok(bytes) = fs::read(&path) {
+                    seen.push((path.display().to_string(), bytes));
+                }
+            }
+        }
+    }
+    assert_eq!(pods.wait_exit(0), 0);
+    assert_eq!(pods.wait_exit(1), 0);
+    for rank in 0..2 {
+        for entry in fs::read_dir(pods.dir(rank)).unwrap().flatten() {
+            if let Ok(bytes) = fs::read(entry.path()) {
+                seen.push((entry.path().display().to_string(), bytes));
+            }
+        }
+    }
+    assert!(seen.len() > 10, "there was something to look at");
+    for form in forms(&seed) {
+        for (path, bytes) in &seen {
+            let found = bytes.windows(form.len()).any(|window| window == form);
+            assert!(!found, "the seed is in {path}");
+        }
+    }
+}
