@@ -2,6 +2,7 @@
 
 use crate::pods::{AGENT, PATIENCE, alive, signal};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -27,7 +28,6 @@ fn the_programs_code_and_output_are_passed_on() {
 fn stdin_reaches_the_program() {
     let mut child =
         start(2).arg("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    use std::io::Write;
     child.stdin.take().unwrap().write_all(b"through\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"through\n");
