@@ -193,7 +193,7 @@ pub fn complain(line: &str) {
 pub fn write_all(fd: i32, mut bytes: &[u8]) -> io::Result<()> {
     #[expect(unsafe_code, reason = "stdout and stderr have no owner to borrow from")]
     // SAFETY: the descriptor is only used within this call; a wrong number gives EBADF.
-    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     while !bytes.is_empty() {
         match nix::unistd::write(fd, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
