@@ -1,5 +1,5 @@
-//! Builds what is shipped: the static agent and the user's binary, release profile, side by side in
-//! `target/dist`.
+//! Builds what is shipped, side by side in `target/dist`: the static agent (profile `release`) and the
+//! user's binary (profile `tool`).
 
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -31,22 +31,22 @@ pub(crate) fn build() -> Result<Dist> {
     let flags = env::var("RUSTFLAGS").unwrap_or_default();
     // A target of its own, so that the flag does not reach build scripts and macros.
     cargo_build(
-        &["--package", "quorate-agent", "--bin", "quorate-agent", "--target", &target],
+        &["--release", "--package", "quorate-agent", "--bin", "quorate-agent", "--target", &target],
         &format!("{flags} -C target-feature=+crt-static"),
     )?;
-    cargo_build(&["--package", "quorate-cli", "--bin", "quorate"], &flags)?;
+    cargo_build(&["--profile", "tool", "--package", "quorate-cli", "--bin", "quorate"], &flags)?;
     let built = workspace::target_dir();
     let folder = built.join("dist");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let dist = Dist { agent: folder.join("quorate-agent"), quorate: folder.join("quorate") };
     place(&built.join(target).join("release/quorate-agent"), &dist.agent)?;
-    place(&built.join("release/quorate"), &dist.quorate)?;
+    place(&built.join("tool/quorate"), &dist.quorate)?;
     Ok(dist)
 }
 
 fn cargo_build(arguments: &[&str], flags: &str) -> Result<()> {
     let mut command = workspace::cargo();
-    command.args(["build", "--release", "--locked"]).args(arguments).env("RUSTFLAGS", flags.trim());
+    command.args(["build", "--locked"]).args(arguments).env("RUSTFLAGS", flags.trim());
     let status = command.status().context("start cargo build")?;
     ensure!(status.success(), "cargo build {} ended with {status}", arguments.join(" "));
     Ok(())
