@@ -188,6 +188,7 @@ async fn lead(
         leader: overlay.rank(),
         command: request.command,
         crowded: crowded(&membership, &placement),
+        one_host: one_host(&membership, &placement),
         universe: membership.online.values().map(|member| member.inventory.slots).sum(),
         placement: placement.clone(),
     };
@@ -292,6 +293,13 @@ fn crowded(membership: &Membership, placement: &Placement) -> bool {
     machines.values().any(|(tasks, cpus, pods)| *pods > 0 || *tasks as usize > cpus.len())
 }
 
+/// Whether two brokers of a job are on one host, which pods never are: each has its own name.
+fn one_host(membership: &Membership, placement: &Placement) -> bool {
+    let mut hosts = BTreeSet::new();
+    let known = placement.brokers.iter().filter_map(|(broker, _)| membership.online.get(broker));
+    known.into_iter().any(|member| !hosts.insert(member.inventory.host.as_str()))
+}
+
 /// A name for the job's key-value space that nobody can guess.
 fn namespace() -> Result<String, getrandom::Error> {
     let mut random = [0; 12];
@@ -394,7 +402,7 @@ impl Job<'_> {
             Event::Member { broker, kind: kind::ABORT, payload } => {
                 let Ok(abort) = serde_json::from_slice::<Abort>(&payload) else { return };
                 let pod = self.overlay.config().display_name(broker);
-                if !abort.message.is_empty() {
+                if says_more(&abort.message) {
                     let line = format!("rank {}: {}", abort.rank, abort.message.trim_end());
                     let _ = self.sink.send(message(kind::NOTICE, line.as_bytes())).await;
                 }
@@ -583,6 +591,12 @@ impl Job<'_> {
             tracing::warn!(job = self.number, %error, "an order cannot be sent");
         }
     }
+}
+
+/// Whether the words of an abort are worth a line: libraries print their own, and send fillers.
+fn says_more(message: &str) -> bool {
+    !["", "N/A", "abort"].contains(&message.trim())
+        && !message.starts_with("application called MPI_Abort")
 }
 
 async fn at(time: Option<Instant>) {

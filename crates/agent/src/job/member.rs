@@ -217,6 +217,11 @@ impl<'a> Tasks<'a> {
             self.none_started(&end);
             return;
         }
+        if self.launch.one_host {
+            // Open MPI 4 names shared memory by host and local rank.
+            env.entry("OMPI_MCA_btl_vader_backing_directory".into())
+                .or_insert_with(|| self.dir.clone().into_os_string());
+        }
         let sets = pod.allowance.sets(
             command.binding,
             self.ranks.len() as u32,
@@ -461,7 +466,10 @@ impl<'a> Tasks<'a> {
             for cleanup in server.close() {
                 sweep::registered(&cleanup);
             }
-            if let Err(error) = std::fs::remove_dir_all(&self.dir) {
+            // A rank may have had its session directory removed, which this one is.
+            if let Err(error) = std::fs::remove_dir_all(&self.dir)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
                 tracing::warn!(%error, dir = %self.dir.display(), "a job's directory stays");
             }
         }

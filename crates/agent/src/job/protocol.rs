@@ -156,6 +156,9 @@ pub struct Launch {
     pub placement: Placement,
     /// More tasks than CPUs share a machine.
     pub crowded: bool,
+    /// Several of the job's brokers are on one host with one `/dev/shm`, as in test clusters.
+    #[serde(default)]
+    pub one_host: bool,
     /// Slots of the whole cluster, for MPI's universe size.
     pub universe: u32,
 }

@@ -221,10 +221,13 @@ impl Judge {
             0 => exit::FAILED,
             code => code,
         };
-        if self.abort.is_none() {
+        // A rank that died of a signal or left without finalizing makes its peers abort: then the
+        // abort is the echo. A plain code seen a moment earlier is the echo of the abort.
+        let echo = self.first.as_ref().is_some_and(|first| {
+            matches!(first.reason, Reason::Signaled | Reason::NotFinalized | Reason::BrokerLost)
+        });
+        if self.abort.is_none() && !echo {
             self.abort = Some(code);
-            // The abort is the cause; a failure seen a moment earlier was its echo or its reason,
-            // and MPI's own code wins.
             self.first = None;
             self.fail(First {
                 reason: Reason::Aborted,

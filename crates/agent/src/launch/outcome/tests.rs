@@ -58,7 +58,7 @@ fn a_signal_is_128_and_its_number() {
 #[test]
 fn the_code_of_mpi_abort_wins_over_higher_ones() {
     let mut judge = Judge::new(3, false);
-    judge.task_ended(&ended(2, TaskEnd::Signaled(6)), 0, "a");
+    judge.task_ended(&ended(2, TaskEnd::Exited(134)), 0, "a");
     assert_eq!(judge.aborted(1, 0, "a", 77), Verdict::End(Duration::ZERO));
     judge.aborted(0, 0, "a", 3);
     let outcome = judge.outcome(second());
@@ -145,4 +145,14 @@ fn dying_of_the_signal_that_the_user_sent_is_no_failure_of_the_rank() {
     judge.asked(15);
     judge.task_ended(&ended(0, TaskEnd::Exited(0)), 0, "a");
     assert_eq!(judge.outcome(second()), Outcome::completed());
+}
+
+#[test]
+fn peers_that_abort_because_a_rank_died_are_not_the_cause() {
+    let mut judge = Judge::new(2, false);
+    let left = Ended { session: Session::Open, ..ended(1, TaskEnd::Exited(0)) };
+    judge.task_ended(&left, 1, "worker-0-0");
+    judge.aborted(0, 0, "launcher-0-0", 14);
+    let outcome = judge.outcome(second());
+    assert_eq!((outcome.exit_code, outcome.reason), (1, Reason::NotFinalized));
 }
