@@ -49,11 +49,11 @@ struct Member {
 }
 
 impl Registry {
+    /// Those that may be away for less than their grace included.
     pub(super) fn online(&self) -> IdSet {
-        self.members.iter().filter(|(_, m)| m.grace.is_none()).map(|(&rank, _)| rank).collect()
+        self.members.keys().copied().collect()
     }
 
-    /// Online, or away for less than its grace.
     pub(super) fn knows(&self, rank: Rank) -> bool {
         self.members.contains_key(&rank)
     }
@@ -72,21 +72,15 @@ impl Registry {
 
     pub(super) fn missing(&self, size: u32, now: Millis) -> Vec<Missing> {
         (0..size)
-            .filter_map(|rank| {
-                let member = self.members.get(&rank);
-                if member.is_some_and(|m| m.grace.is_none()) {
-                    return None;
-                }
+            .filter(|rank| !self.members.contains_key(rank))
+            .map(|rank| {
                 let past = self.past.get(&rank);
-                let why = match (member.and_then(|m| m.grace.as_ref()), past) {
-                    _ if self.refused.contains_key(&rank) => {
-                        format!("refused: {}", self.refused[&rank])
-                    }
-                    (Some((_, reason)), _) => format!("away: {reason}"),
+                let why = match (self.refused.get(&rank), past) {
+                    (Some(reason), _) => format!("refused: {reason}"),
                     (None, Some((_, reason))) => format!("lost: {reason}"),
                     (None, None) => "no contact".to_owned(),
                 };
-                Some(Missing { rank, silent: past.map(|(at, _)| now.since(*at)), why })
+                Missing { rank, silent: past.map(|(at, _)| now.since(*at)), why }
             })
             .collect()
     }
@@ -154,10 +148,7 @@ impl Node {
         if !self.stream.is_forming() {
             return;
         }
-        let online = self
-            .registry
-            .as_ref()
-            .map_or(0, |r| r.members.values().filter(|m| m.grace.is_none()).count());
+        let online = self.registry.as_ref().map_or(0, |registry| registry.members.len());
         if online as u64 >= u64::from(self.config.min_size) {
             self.publish_event(Happening::Run);
         } else if self.now >= self.started + self.config.timing.bootstrap_timeout {

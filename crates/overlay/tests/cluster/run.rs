@@ -42,13 +42,25 @@ pub(crate) fn run(plan: &Plan, trace: bool) -> Outcome {
     }
     calm(&mut world);
     let end = plan.calm_at + SETTLE;
-    while let Some(index) = world.run(end) {
-        if index < plan.items.len() && !plan.items[index].what.is_fault() {
-            act(&mut world, plan, index, &mut fences);
+    // Traffic may be planned for a while after the calm.
+    let earliest = plan.calm_at + 1_000;
+    let patient = plan.seed.is_multiple_of(16);
+    let mut until = earliest;
+    loop {
+        while let Some(index) = world.run(until) {
+            if index < plan.items.len() && !plan.items[index].what.is_fault() {
+                act(&mut world, plan, index, &mut fences);
+            }
         }
+        let settled = || flaws(&world).is_empty() && !world.ledger.has_open_ends(&world.alive());
+        if until >= end + DRAIN || (!patient && settled()) {
+            break;
+        }
+        if until >= end {
+            judge_membership(&mut world);
+        }
+        until = (until + 500).min(end + DRAIN);
     }
-    judge_membership(&mut world);
-    world.run(end + DRAIN);
     judge_membership(&mut world);
     let alive = world.alive();
     let root_life = world.hosts[0].life;
@@ -94,6 +106,10 @@ fn act(world: &mut World, plan: &Plan, index: usize, fences: &mut Vec<(u64, usiz
             world.plan(now + span, (1 << 40) | rank as usize);
         }
         What::Partition { first, count, span } => {
+            // Brokers that were cut off may now hear others with fresher proof.
+            for (since, ..) in fences.iter_mut() {
+                *since = now;
+            }
             for rank in first..first + count {
                 let host = rank as usize;
                 world.set_group(host, 1);
@@ -281,11 +297,15 @@ fn job(world: &mut World, salt: u32, rounds: u32, size: usize) {
 
 /// After the calm: every live broker is online, rank 0 knows exactly them, all agree.
 fn judge_membership(world: &mut World) {
+    for what in flaws(world) {
+        world.ledger.broken(what);
+    }
+}
+
+fn flaws(world: &World) -> Vec<String> {
     let live = world.live_ranks();
     let Some(root) = world.node(0) else {
-        let exit = format!("rank 0 is gone: {:?}", world.hosts[0].exit);
-        world.ledger.broken(exit);
-        return;
+        return vec![format!("rank 0 is gone: {:?}", world.hosts[0].exit)];
     };
     let online = root.online();
     let quorate = root.state() == State::Run;
@@ -319,9 +339,7 @@ fn judge_membership(world: &mut World) {
             broken.push(format!("straggler of rank {} has joined", host.rank));
         }
     }
-    for what in broken {
-        world.ledger.broken(what);
-    }
+    broken
 }
 
 /// Rank 0 ends the cluster; everybody leaves in time.
@@ -334,11 +352,9 @@ fn finish(world: &mut World, r: &mut Random) {
     let timing = &world.setup.timing;
     let bound = timing.shutdown_timeout.0 + 1000;
     let begun = world.now;
-    for host in &mut world.hosts {
-        host.supervised = false;
-    }
+    world.closing = true;
     world.command(0, Command::Finish { done: true, reason: "the program ended".into() });
-    world.run(begun + bound);
+    while world.run(begun + bound).is_some() {}
     let mut broken = Vec::new();
     for host in world.hosts.iter().take(size) {
         match (&host.node, &host.exit) {

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Wish {
     pub(crate) after: u64,
     pub(crate) command: Command,
+    /// Right after the first, which has to have been possible.
+    pub(crate) then: Option<Command>,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,7 @@ pub(crate) fn number(payload: &[u8], at: usize) -> u64 {
 }
 
 fn now(command: Command) -> Wish {
-    Wish { after: 0, command }
+    Wish { after: 0, command, then: None }
 }
 
 impl Shell {
@@ -116,7 +118,7 @@ impl Shell {
         let key = ExchangeKey { job, sequence: 0 };
         self.rounds.insert(job, (rounds as u32, size as usize, members.clone()));
         let command = self.contribute(key, members, size as usize);
-        vec![Wish { after: random.below(300), command }]
+        vec![Wish { after: random.below(300), command, then: None }]
     }
 
     /// Whether this broker still takes part in a job.
@@ -158,10 +160,11 @@ impl Shell {
                     "echo" => {
                         self.talks.insert(channel, Talk::Answering);
                         let after = if random.chance(30) { random.below(3000) } else { 0 };
-                        vec![
-                            Wish { after, command: Command::Send { channel, payload: head } },
-                            Wish { after, command: Command::Close { channel, result: Ok(()) } },
-                        ]
+                        vec![Wish {
+                            after,
+                            command: Command::Send { channel, payload: head },
+                            then: Some(Command::Close { channel, result: Ok(()) }),
+                        }]
                     }
                     "stream" => {
                         self.talks.insert(channel, Talk::Reading { id, next: 0 });
@@ -284,6 +287,7 @@ impl Shell {
                     return vec![Wish {
                         after: random.below(20),
                         command: self.contribute(key, members.clone(), *size),
+                        then: None,
                     }];
                 }
                 Vec::new()
@@ -346,7 +350,7 @@ impl Shell {
                     talk.arrived += 1;
                 }
                 let after = if random.chance(20) { random.below(200) } else { 0 };
-                vec![Wish { after, command: Command::Grant { channel, credits: 1 } }]
+                vec![Wish { after, command: Command::Grant { channel, credits: 1 }, then: None }]
             }
             other => {
                 let text = format!("{other:?} got data at {:?}", self.life);

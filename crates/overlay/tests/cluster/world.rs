@@ -82,6 +82,7 @@ enum Happening {
         host: HostId,
         life: u32,
         command: Command,
+        then: Option<Command>,
     },
     /// A stream may send.
     Stream {
@@ -144,6 +145,8 @@ pub(crate) struct World {
     spin: (u64, u64),
     pub(crate) frames: u64,
     effects: Vec<Effects>,
+    /// Nobody is started any more.
+    pub(crate) closing: bool,
     /// Planned things that are due, for the caller.
     due: VecDeque<usize>,
     /// Lives that were expelled or fenced: their channels may have failed for good reason.
@@ -165,6 +168,7 @@ impl World {
             spin: (0, 0),
             frames: 0,
             effects: Vec::new(),
+            closing: false,
             due: VecDeque::new(),
             cut_off: BTreeSet::new(),
             setup,
@@ -214,11 +218,11 @@ impl World {
 
     pub(crate) fn wish_at(&mut self, host: HostId, at: u64, command: Command) {
         let life = self.hosts[host].life;
-        self.at(at, Happening::Wish { host, life, command });
+        self.at(at, Happening::Wish { host, life, command, then: None });
     }
 
     fn start(&mut self, host: HostId) {
-        if self.hosts[host].node.is_some() {
+        if self.hosts[host].node.is_some() || self.closing {
             return;
         }
         let seed = self.random.next();
@@ -313,7 +317,7 @@ impl World {
         let pick = self.random.below(count) as usize;
         let Some(&(conn, _)) = self.hosts[host].links.values().nth(pick) else { return };
         if let Some(c) = &mut self.conns[conn] {
-            for side in 0..2 {
+            for side in (0..2).filter(|&side| !c.over[side]) {
                 let keep = self.random.below(c.queues[side].len() as u64 + 1) as usize;
                 c.queues[side].truncate(keep);
             }
@@ -387,8 +391,21 @@ impl World {
                 }
             }
             Happening::Start(host) => self.start(host),
-            Happening::Wish { host, life, command } => {
-                if self.hosts[host].life == life && !self.hosts[host].paused {
+            Happening::Wish { host, life, command, then } => {
+                let entry = &self.hosts[host];
+                if entry.life != life {
+                    return;
+                }
+                let full = match (&command, &entry.node) {
+                    (Command::Send { channel, .. }, Some(node)) => {
+                        node.credits(*channel) == Some(0)
+                    }
+                    _ => false,
+                };
+                if entry.paused || full {
+                    let at = self.now + 50;
+                    self.at(at, Happening::Wish { host, life, command, then });
+                } else {
                     if let Command::Contribute { key, .. } = &command {
                         if !self.hosts[host].shell.is_in_job(key.job) {
                             return;
@@ -401,9 +418,9 @@ impl World {
                         }
                     }
                     self.command(host, command);
-                } else if self.hosts[host].life == life {
-                    let at = self.now + 50;
-                    self.at(at, Happening::Wish { host, life, command });
+                    if let Some(command) = then {
+                        self.command(host, command);
+                    }
                 }
             }
             Happening::Stream { host, life, channel } => {
@@ -649,9 +666,10 @@ impl World {
             entry.shell.root = node.root_boot();
         }
         let wishes = entry.shell.deliver(delivery, &mut self.ledger, &mut self.random);
-        for Wish { after, command } in wishes {
+        let life = self.hosts[host].life;
+        for Wish { after, command, then } in wishes {
             let at = self.now + after;
-            self.wish_at(host, at, command);
+            self.at(at, Happening::Wish { host, life, command, then });
         }
         if let Some(channel) = writable {
             self.wish_stream(host, channel);
