@@ -98,7 +98,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = SandboxArg::Namespaces)]
     pub sandbox: SandboxArg,
     /// A MiniCluster file (`-` reads standard input), or a command with its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FILE | CMD")]
+    #[arg(trailing_var_arg = true, value_name = "FILE | CMD")]
     pub words: Vec<String>,
 }
 

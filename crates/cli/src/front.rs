@@ -50,6 +50,8 @@ pub struct Front {
     pub leave: bool,
     /// When the run began.
     pub started: Instant,
+    /// Columns of the terminal.
+    pub width: usize,
 }
 
 /// How the front's part ended.
@@ -94,8 +96,9 @@ impl Front {
             typed,
             leave,
             started,
+            width,
         } = self;
-        let terminal = Arc::new(Mutex::new(Terminal::new()));
+        let terminal = Arc::new(Mutex::new(Terminal::new(width)));
         let mut view = View { progress, terminal: Arc::clone(&terminal) };
         view.show(view.progress.header());
         let log = dir.path.join(format!("{launcher}.log"));
@@ -126,7 +129,7 @@ impl Front {
             if signal {
                 while let Ok(Some(signal)) = signals.read_signal() {
                     asked += 1;
-                    interrupt(&channel, signal.ssi_signo as i32, asked, &mut view);
+                    interrupt(&channel, signal.ssi_signo.cast_signed(), asked, &mut view);
                 }
             }
             if closed && pumps.take_closed() {
@@ -211,10 +214,14 @@ impl Front {
 /// The first signal is the program's business, the second ends everything.
 fn interrupt(channel: &Channel, number: i32, asked: u32, view: &mut View) {
     let (order, words) = if asked == 1 {
-        let words = "asked the program to end; once more ends everything";
+        let words = if number == libc::SIGINT {
+            "passed on to the program; once more ends everything"
+        } else {
+            "the cluster ends; once more ends it at once"
+        };
         (Order::Signal { number }, words)
     } else {
-        (Order::Kill { number }, "ends everything")
+        (Order::Kill { number }, "everything ends")
     };
     let lines = view.progress.interrupted(words);
     view.show(lines);

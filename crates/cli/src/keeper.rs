@@ -58,8 +58,8 @@ pub struct KeeperInput {
     pub dir: PathBuf,
     /// The lock on it.
     pub lock: OwnedFd,
-    /// The connection to the front.
-    pub front: Channel,
+    /// The connection to the front, until it leaves.
+    pub front: Option<Channel>,
     /// The launcher's standard input.
     pub stdin: OwnedFd,
     /// The front wants the launcher's output; else it goes to the log.
@@ -68,9 +68,7 @@ pub struct KeeperInput {
 
 /// What the keeper knows.
 struct Keeper {
-    input: KeeperInput,
-    /// The front, until it leaves.
-    front: Option<Channel>,
+    input: Box<KeeperInput>,
     listener: Listener,
     clients: Vec<Channel>,
     signals: SignalFd,
@@ -108,7 +106,7 @@ impl Keeper {
     }
 
     fn notify(&mut self, notice: &Notice, files: &[std::os::fd::BorrowedFd<'_>]) {
-        if let Some(front) = &self.front {
+        if let Some(front) = &self.input.front {
             // A front that has died is noticed when its end of the connection is read.
             let _ = front.send(notice, files);
         }
@@ -233,7 +231,7 @@ impl Keeper {
         {
             let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
             let mut fds = vec![readable(self.signals.as_fd()), readable(self.listener.as_fd())];
-            fds.extend(self.front.iter().map(|f| readable(f.as_fd())));
+            fds.extend(self.input.front.iter().map(|f| readable(f.as_fd())));
             fds.extend(self.clients.iter().map(|c| readable(c.as_fd())));
             let starting: Vec<_> =
                 self.pods.iter().filter(|(_, p)| !p.started).map(|(pid, _)| *pid).collect();
@@ -247,7 +245,7 @@ impl Keeper {
             let mut next = || ready.next().unwrap_or(false);
             signal |= next();
             accept |= next();
-            if self.front.is_some() {
+            if self.input.front.is_some() {
                 front |= next();
             }
             for at in 0..self.clients.len() {
@@ -293,7 +291,7 @@ impl Keeper {
 
     /// An order of the front; its silent end is a crash.
     fn take_order(&mut self) -> Option<End> {
-        let order = self.front.as_ref()?.receive::<Order>();
+        let order = self.input.front.as_ref()?.receive::<Order>();
         match order {
             Ok(Some((Order::Signal { number }, _))) => self.pass_signal(number),
             Ok(Some((Order::Kill { number }, _))) => {
@@ -302,9 +300,9 @@ impl Keeper {
                     pod.kill();
                 }
             }
-            Ok(Some((Order::Detach, _))) => self.front = None,
+            Ok(Some((Order::Detach, _))) => self.input.front = None,
             Ok(None) | Err(_) => {
-                self.front = None;
+                self.input.front = None;
                 // After the end there is nothing left that the front could be missed for.
                 if self.finish.is_none() || !self.pods.is_empty() {
                     return Some(End::Abandoned);
@@ -314,10 +312,14 @@ impl Keeper {
         None
     }
 
-    /// Passes a signal of the user on to the launcher, whose agent gives it to the program. Without
-    /// a running launcher there is nothing to ask: the cluster ends.
+    /// Passes Ctrl-C on to the launcher, whose agent gives it to the program. Any other signal means
+    /// that the cluster shall end, in order; so does Ctrl-C while no launcher runs.
     fn pass_signal(&mut self, number: i32) {
         self.interrupted = Some(number);
+        if number != libc::SIGINT {
+            self.end_by_signal(number);
+            return;
+        }
         match self.pods.values().find(|pod| pod.started && self.is_launcher(&pod.id)) {
             Some(launcher) => launcher.signal(number),
             None => self.end_by_signal(number),

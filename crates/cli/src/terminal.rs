@@ -44,12 +44,14 @@ pub struct Terminal {
     live: bool,
     /// The program's output has begun: from now on a line that comes and goes would tear it.
     output: bool,
+    /// Columns; a line that wraps could not be replaced.
+    width: usize,
 }
 
 impl Terminal {
-    /// A terminal without a live line.
-    pub fn new() -> Self {
-        Self { live: false, output: false }
+    /// A terminal of so many columns without a live line.
+    pub fn new(width: usize) -> Self {
+        Self { live: false, output: false, width }
     }
 
     /// Prints a line that stays.
@@ -63,7 +65,7 @@ impl Terminal {
         if self.output {
             return;
         }
-        write_stderr(&format!("\r\x1b[2K{text}"));
+        write_stderr(&format!("\r\x1b[2K{}", cut(text, self.width - 1)));
         self.live = true;
     }
 
@@ -80,10 +82,19 @@ impl Terminal {
     }
 }
 
-impl Default for Terminal {
-    fn default() -> Self {
-        Self::new()
-    }
+/// The first `width` visible characters of a text; colours take no room.
+fn cut(text: &str, width: usize) -> String {
+    let (mut room, mut escape) = (width, false);
+    text.chars()
+        .filter(|c| {
+            escape |= *c == '\x1b';
+            let visible = !escape;
+            escape &= *c != 'm';
+            let fits = !visible || room > 0;
+            room -= usize::from(visible && room > 0);
+            fits
+        })
+        .collect()
 }
 
 /// Prints words to people. Nobody can be told that this failed.
@@ -121,6 +132,12 @@ pub fn duration(time: std::time::Duration) -> String {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_line_is_cut_where_the_terminal_ends_and_keeps_its_colours() {
+        assert_eq!(cut("\x1b[32m✔\x1b[0m pods", 3), "\x1b[32m✔\x1b[0m p");
+        assert_eq!(cut("pods", 9), "pods");
+    }
 
     #[test]
     fn durations_are_rounded_to_what_matters() {

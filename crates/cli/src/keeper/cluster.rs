@@ -60,10 +60,10 @@ impl Keeper {
         let port = config
             .and_then(|text| quorate_contract::AgentConfig::parse(text.as_bytes()).ok())
             .map_or(paths::DEFAULT_PORT, |config| config.bootstrap.port);
-        let book: String = (0..self.hosts.len() as u32)
-            .map(|rank| format!("{rank} {}:{port}\n", self.address(rank)))
+        let book: Vec<String> = (0..self.hosts.len() as u32)
+            .map(|rank| format!("{rank} {}:{port}", self.address(rank)))
             .collect();
-        private("book", book.as_bytes())
+        private("book", book.join("\n").as_bytes())
     }
 
     /// Starts pods, links them all at once, and lets them go.
@@ -71,7 +71,7 @@ impl Keeper {
         let mut links = Vec::new();
         let mut created = Vec::new();
         for id in ids {
-            let (pid, address) = self.create_pod(id)?;
+            let (pid, address) = self.create_pod(&id)?;
             links.extend(address.map(|address| (pid, address)));
             created.push(pid.as_raw());
         }
@@ -86,7 +86,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn create_pod(&mut self, id: PodId) -> Result<(Pid, Option<PodAddress>), String> {
+    fn create_pod(&mut self, id: &PodId) -> Result<(Pid, Option<PodAddress>), String> {
         let display = id.display_name();
         let ordinal =
             self.hosts
@@ -111,7 +111,7 @@ impl Keeper {
         }
         let termination_log = self.volatile(&format!("{display}.end"));
         File::create(&termination_log).map_err(io("the termination log"))?;
-        let (stdio, front_ends) = self.stdio(&id, &display).map_err(io("the pod's output"))?;
+        let (stdio, front_ends) = self.stdio(id, &display).map_err(io("the pod's output"))?;
         let address = match self.input.sandbox {
             Sandbox::Namespaces => Some(
                 PodAddress::new(ordinal)
@@ -213,7 +213,7 @@ impl Keeper {
     /// one, which writes the log as well; all else goes to the log directly.
     fn stdio(&self, id: &PodId, display: &str) -> io::Result<([OwnedFd; 3], Option<[OwnedFd; 2]>)> {
         let null = || File::open("/dev/null").map(OwnedFd::from);
-        if self.is_launcher(id) && self.input.wants_output && self.front.is_some() {
+        if self.is_launcher(id) && self.input.wants_output && self.input.front.is_some() {
             let (out, out_end) = io::pipe()?;
             let (err, err_end) = io::pipe()?;
             let input = self.input.stdin.try_clone()?;
@@ -226,7 +226,9 @@ impl Keeper {
 
     /// Starts the process in the launcher that writes live status to the front.
     pub(super) fn watch_status(&mut self, launcher: i32) {
-        let Some(pod) = self.pods.get(&launcher).filter(|_| self.front.is_some()) else { return };
+        let Some(pod) = self.pods.get(&launcher).filter(|_| self.input.front.is_some()) else {
+            return;
+        };
         let (socket, agent) = match self.input.sandbox {
             Sandbox::Namespaces => {
                 (Path::new(paths::RUN_DIR).to_owned(), PathBuf::from(paths::AGENT))
@@ -288,7 +290,7 @@ pub(super) fn end_descendants() {
             return;
         }
         for pid in &family {
-            let _ = kill(Pid::from_raw(*pid as i32), Signal::SIGKILL);
+            let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
         }
         // Each pass reaps at least one of them, so the loop ends with the family.
         if nix::sys::wait::wait().is_err() {

@@ -21,7 +21,7 @@ impl Keeper {
 
     pub(super) fn take_signals(&mut self) {
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            match Signal::try_from(signal.ssi_signo as i32) {
+            match Signal::try_from(signal.ssi_signo.cast_signed()) {
                 Ok(Signal::SIGCHLD) => self.reap(),
                 // Somebody ends the keeper in order, such as the machine going down.
                 Ok(Signal::SIGTERM) => self.delete(),

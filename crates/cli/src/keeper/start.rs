@@ -28,17 +28,18 @@ pub fn start(input: KeeperInput, started: Instant) -> Result<sandbox::Keeper, Sa
 }
 
 fn body(input: KeeperInput, started: Instant) -> i32 {
-    let keep = [input.lock.as_raw_fd(), input.front.as_raw_fd(), input.stdin.as_raw_fd()];
+    let front = input.front.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    let keep = [input.lock.as_raw_fd(), front, input.stdin.as_raw_fd()];
     sandbox::close_other_descriptors(&keep);
     let namespaces = input.sandbox == Sandbox::Namespaces;
     let dir = input.dir.clone();
-    match prepare(input, started) {
+    match prepare(Box::new(input), started) {
         Ok(mut keeper) => {
             let end = keeper.run();
             if !namespaces {
                 super::cluster::end_descendants();
             }
-            let orphan = keeper.front.is_none();
+            let orphan = keeper.input.front.is_none();
             clean(&dir, orphan || end == End::Abandoned);
             // The front waits for this process; what it has to know it has been told.
             0
@@ -50,7 +51,9 @@ fn body(input: KeeperInput, started: Instant) -> i32 {
                 reason: if bar { "Forbidden" } else { "Internal" }.into(),
                 message: problem,
             };
-            let _ = input.front.send(&Notice::Finished(finish), &[]);
+            if let Some(front) = &input.front {
+                let _ = front.send(&Notice::Finished(finish), &[]);
+            }
             clean(&dir, false);
             1
         }
@@ -74,9 +77,10 @@ fn clean(dir: &Path, everything: bool) {
     }
 }
 
-type Problem = (KeeperInput, String, bool);
+/// The input back, what went wrong, and whether this machine forbids it.
+type Problem = (Box<KeeperInput>, String, bool);
 
-fn prepare(input: KeeperInput, started: Instant) -> Result<Keeper, Problem> {
+fn prepare(input: Box<KeeperInput>, started: Instant) -> Result<Keeper, Problem> {
     let sandboxed = input.sandbox == Sandbox::Namespaces;
     if let Err(error) = settle(&input) {
         let bar = matches!(error, SandboxError::MapUser { .. } | SandboxError::Configure { .. });
@@ -113,7 +117,6 @@ fn prepare(input: KeeperInput, started: Instant) -> Result<Keeper, Problem> {
     let max_restarts = policy.map_or(0, |p| u32::try_from(p.max_restarts).unwrap_or(0));
     let hosts = input.objects.hosts();
     let keeper = Keeper {
-        front: None,
         listener,
         clients: Vec::new(),
         signals,
@@ -132,23 +135,11 @@ fn prepare(input: KeeperInput, started: Instant) -> Result<Keeper, Problem> {
         input,
     };
     match keeper.write_files() {
-        Ok(()) => Ok(keeper.with_front()),
+        Ok(()) => Ok(keeper),
         Err(error) => {
             let text = format!("cannot write the cluster's files: {error}");
             Err((keeper.input, text, false))
         }
-    }
-}
-
-impl Keeper {
-    /// Takes the connection to the front into use.
-    fn with_front(mut self) -> Self {
-        let (unused, _) = match crate::control::Channel::pair() {
-            Ok(pair) => pair,
-            Err(_) => return self,
-        };
-        self.front = Some(std::mem::replace(&mut self.input.front, unused));
-        self
     }
 }
 

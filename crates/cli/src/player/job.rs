@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The back-off of the Job controller: 10 s, doubled with each failure, at most ten minutes.
 const BACKOFF_START: Duration = Duration::from_secs(10);
-const BACKOFF_LIMIT: Duration = Duration::from_secs(600);
+const BACKOFF_LIMIT: Duration = Duration::from_mins(10);
 /// The limit where a Job names none.
 const DEFAULT_BACKOFF_LIMIT: u32 = 6;
 

@@ -146,7 +146,11 @@ fn without_a_failure_policy_the_first_failed_job_fails_the_jobset() {
 fn a_job_counts_as_failed_only_when_its_other_pods_are_gone() {
     let mut stage = Stage::new(jobset(2, &|_| {}));
     stage.exits("worker-0-1", 1, false);
-    assert_eq!((stage.ending(), &stage.outcome), (1, &None), "the other worker is told to end first");
+    assert_eq!(
+        (stage.ending(), &stage.outcome),
+        (1, &None),
+        "the other worker is told to end first"
+    );
     stage.obey();
     assert_eq!(stage.failed(), "ReachedMaxRestarts");
 }
@@ -214,7 +218,8 @@ fn rules_are_a_table_and_the_first_match_decides() {
         let mut stage = Stage::new(jobset(1, &|spec| {
             spec["failurePolicy"] = policy.clone();
             for group in 0..2 {
-                spec["replicatedJobs"][group]["template"]["spec"]["podFailurePolicy"] = rules.clone();
+                spec["replicatedJobs"][group]["template"]["spec"]["podFailurePolicy"] =
+                    rules.clone();
             }
         }));
         stage.exits(pod, code, disrupted);
@@ -319,7 +324,11 @@ fn fail_index_gives_the_index_up_without_further_tries() {
     stage.pass(60);
     assert_eq!(stage.names(), ["launcher-0-0", "worker-0-1"]);
     stage.exits("worker-0-1", 0, false);
-    assert_eq!(stage.failed(), "ReachedMaxRestarts", "an index is missing at the end: FailedIndexes");
+    assert_eq!(
+        stage.failed(),
+        "ReachedMaxRestarts",
+        "an index is missing at the end: FailedIndexes"
+    );
 }
 
 #[test]
@@ -359,7 +368,8 @@ fn success_of_any_target_is_enough_where_the_policy_says_so() {
     }));
     stage.exits("worker-0-0", 0, false);
     assert_eq!(stage.outcome, Some(Outcome::Completed));
-    let mut stage = Stage::new(jobset(1, &|spec| spec["successPolicy"] = json!({"operator": "All"})));
+    let mut stage =
+        Stage::new(jobset(1, &|spec| spec["successPolicy"] = json!({"operator": "All"})));
     stage.exits("worker-0-0", 0, false);
     assert_eq!(stage.outcome, None);
 }

@@ -29,8 +29,10 @@ fn objects(change: &dyn Fn(&mut Value)) -> LocalObjects {
     LocalObjects {
         jobset: serde_json::from_value(jobset).unwrap(),
         config_maps: vec![
-            serde_json::from_value(json!({"metadata": {"name": "conf"}, "data": {"a": "1", "b": "2"}}))
-                .unwrap(),
+            serde_json::from_value(
+                json!({"metadata": {"name": "conf"}, "data": {"a": "1", "b": "2"}}),
+            )
+            .unwrap(),
         ],
         secrets: vec![
             serde_json::from_value(json!({"metadata": {"name": "sec"}, "data": {"seed": "AAEC"}}))

@@ -135,9 +135,8 @@ fn waiting_names_who_is_missing_why_and_for_how_long() {
 #[test]
 fn without_redrawing_a_wait_is_a_line_now_and_then() {
     let mut p = progress(false, false);
-    let lines = |p: &mut Progress, online, at| {
-        text(&p.status(status(online, BrokerState::Quorum), ms(at)))
-    };
+    let lines =
+        |p: &mut Progress, online, at| text(&p.status(status(online, BrokerState::Quorum), ms(at)));
     assert!(lines(&mut p, 1, 10).is_empty(), "a quick start says nothing of waiting");
     assert_eq!(lines(&mut p, 2, 1000), ["  . brokers   2/4"]);
     assert!(lines(&mut p, 3, 1500).is_empty());
@@ -200,9 +199,10 @@ fn restarts_begin_the_list_again() {
     for _ in 0..4 {
         p.pod_started(ms(1));
     }
-    assert_eq!(text(&p.restarted(1, 2, "1 pods of launcher-0 failed")), [
-        "  @ restart   1 of 2: 1 pods of launcher-0 failed"
-    ]);
+    assert_eq!(
+        text(&p.restarted(1, 2, "1 pods of launcher-0 failed")),
+        ["  @ restart   1 of 2: 1 pods of launcher-0 failed"]
+    );
     let mut last = Vec::new();
     for _ in 0..4 {
         last = text(&p.pod_started(ms(2000)));

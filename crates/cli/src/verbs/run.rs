@@ -94,7 +94,7 @@ pub(super) fn run(args: RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
         player,
         dir: dir.path.clone(),
         lock: lock.into(),
-        front: channel,
+        front: Some(channel),
         stdin,
         wants_output: has_program,
     };
@@ -116,6 +116,7 @@ pub(super) fn run(args: RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
         typed,
         leave: args.keep,
         started,
+        width: style.width,
     };
     match front.follow()? {
         Departure::Ended { finish } if finish.reason == "Forbidden" => {
