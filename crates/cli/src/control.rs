@@ -216,8 +216,9 @@ impl Channel {
         let mut buffer = vec![0; MESSAGE_LIMIT];
         let received = loop {
             match receive(&self.fd, &mut buffer) {
-                Err(Errno::EINTR) => {}
-                Err(Errno::ECONNRESET) => return Ok(None),
+                // The other end has gone without reading everything. Said once, it is out of the
+                // way of what that end had sent before.
+                Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 other => break other?,
             }
         };
@@ -302,6 +303,16 @@ mod tests {
         std::fs::File::from(files.remove(0)).read_to_string(&mut text).unwrap();
         assert_eq!(text, "x");
         drop(a);
+        assert!(b.receive::<Order>().unwrap().is_none());
+    }
+
+    #[test]
+    fn last_words_arrive_even_if_their_sender_left_without_listening() {
+        let (a, b) = Channel::pair().unwrap();
+        b.send(&Order::Detach, &[]).unwrap();
+        a.send(&Order::Detach, &[]).unwrap();
+        drop(a);
+        assert_eq!(b.receive::<Order>().unwrap().unwrap().0, Order::Detach);
         assert!(b.receive::<Order>().unwrap().is_none());
     }
 

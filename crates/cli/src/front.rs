@@ -193,7 +193,9 @@ impl Front {
             dir.remove();
             return Ok(Departure::Ended { finish });
         }
-        let keep = !finish.completed && finish.reason != "Deleted" && asked == 0;
+        // Who ended the cluster knows why it ended.
+        let wanted = matches!(finish.reason.as_str(), "Deleted" | "Interrupted");
+        let keep = !finish.completed && !wanted && asked == 0;
         let shown = keep.then(|| tilde(&dir.path));
         let ending = Ending { finish: &finish, report: report.as_ref(), logs: shown.as_deref() };
         let lines = view.progress.ended(ending, started.elapsed());

@@ -168,13 +168,9 @@ impl LocalObjects {
     pub fn hosts_file(&self, address: impl Fn(usize) -> Ipv4Addr) -> String {
         let mut text = String::from("127.0.0.1 localhost\n::1 localhost\n");
         for (ordinal, host) in self.hosts().iter().enumerate() {
-            text += &format!(
-                "{} {} {} {}\n",
-                address(ordinal),
-                host.full_name,
-                host.service_name,
-                host.host_name
-            );
+            let ip = address(ordinal);
+            let PlannedHost { full_name, service_name, host_name, .. } = host;
+            text.push_str(&format!("{ip} {full_name} {service_name} {host_name}\n"));
         }
         text
     }
@@ -296,11 +292,11 @@ impl Build<'_> {
             return self.field(&field.field_path).map(Some).map_err(failed);
         }
         if let Some(key) = &from.config_map_key_ref {
-            let found = self.config_data(&key.name).and_then(|data| pick(data, &key.key));
+            let found = self.config_data(&key.name).and_then(|data| pick(&data, &key.key));
             return optional_value(found, key.optional).map_err(failed);
         }
         if let Some(key) = &from.secret_key_ref {
-            let found = self.secret_data(&key.name).and_then(|data| pick(data, &key.key));
+            let found = self.secret_data(&key.name).and_then(|data| pick(&data, &key.key));
             return optional_value(found, key.optional).map_err(failed);
         }
         if let Some(resource) = &from.resource_field_ref {
@@ -529,7 +525,7 @@ fn optional_value(
     }
 }
 
-fn pick(data: BTreeMap<String, Vec<u8>>, key: &str) -> Result<String, String> {
+fn pick(data: &BTreeMap<String, Vec<u8>>, key: &str) -> Result<String, String> {
     data.get(key).map(|bytes| text(bytes)).ok_or_else(|| format!("key {key} is missing"))
 }
 
