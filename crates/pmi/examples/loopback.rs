@@ -80,6 +80,7 @@ enum Event {
     Bytes(usize, ClientId, Vec<u8>),
     Closed(usize, ClientId),
     Exited(u32, std::io::Result<ExitStatus>),
+    Fired(usize, u64),
 }
 
 /// The way back to a rank.
@@ -199,8 +200,14 @@ impl Launcher {
                 }
                 Effect::Cleanup(cleanup) => self.cleanups.push(cleanup),
                 Effect::Wire { protocol, .. } => *self.wires.entry(protocol).or_default() += 1,
-                // Timers bound the patience of gets that nobody answers; here all are answered.
-                Effect::Timer { .. } => (),
+                Effect::Timer { id, after } => {
+                    let events = self.events.clone();
+                    thread::spawn(move || {
+                        thread::sleep(after);
+                        // Nobody listens when all is over.
+                        let _ = events.send(Event::Fired(node, id));
+                    });
+                }
             }
         }
     }
@@ -248,6 +255,10 @@ impl Launcher {
                     self.recorder.note(node, client, format_args!("closed"));
                     self.streams.remove(&(node, client));
                     let effects = self.servers[node].closed(client);
+                    self.carry_out(node, effects);
+                }
+                Event::Fired(node, id) => {
+                    let effects = self.servers[node].fired(id);
                     self.carry_out(node, effects);
                 }
                 Event::Exited(rank, status) => {
