@@ -225,6 +225,7 @@ impl Pmix {
 
     fn commit(&mut self, core: &mut Core, session: Session, local: &[u8], remote: &[u8]) -> i32 {
         let Some(index) = core.index_of(session.rank) else { return status::BAD_PARAMETER };
+        let (local, remote) = self.modex.news(index, local, remote);
         if !core.may_publish(session.rank, local.len() + remote.len()) {
             return status::OUT_OF_RESOURCE;
         }

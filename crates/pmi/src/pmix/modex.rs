@@ -54,7 +54,19 @@ impl Modex {
         Self { own, pages: Vec::new(), pieces: Vec::new(), chains: Vec::new(), ranks }
     }
 
-    /// A local rank publishes key-values for this node and for others.
+    /// What is new in the buckets of a commit: clients send all that they ever put, every time.
+    pub(crate) fn news<'a>(
+        &self,
+        index: usize,
+        local: &'a [u8],
+        remote: &'a [u8],
+    ) -> (&'a [u8], &'a [u8]) {
+        let known = &self.own[index];
+        let new = |bytes: &'a [u8], known: &[u8]| bytes.strip_prefix(known).unwrap_or(bytes);
+        (new(local, &known.local), new(remote, &known.remote))
+    }
+
+    /// A local rank publishes key-values for this node and for others, beside those before.
     pub(crate) fn publish(
         &mut self,
         index: usize,
@@ -212,6 +224,15 @@ mod tests {
         assert_eq!(text(there.remote(1, Encoding::V3)), Some(b"foreign".to_vec()));
         assert_eq!(there.remote(0, Encoding::V41), None);
         assert!(here.take_blob(&[0, 1]).is_empty());
+    }
+
+    #[test]
+    fn what_is_committed_again_is_not_sent_again() {
+        let mut here = Modex::new(2, 1);
+        here.publish(0, Encoding::V41, b"ab", b"AB");
+        assert_eq!(here.news(0, b"abc", b"ABC"), (&b"c"[..], &b"C"[..]));
+        // Values that changed come after the old ones, which readers take for the last word.
+        assert_eq!(here.news(0, b"xb", b"AB"), (&b"xb"[..], &b""[..]));
     }
 
     #[test]
