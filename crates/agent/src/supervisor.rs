@@ -79,16 +79,13 @@ pub fn supervise(post: &Post, broker: &dyn Fn() -> i32) -> Result<i32, Superviso
         set.add(signal);
     }
     set.add(Signal::SIGCHLD);
-    let mut before = SigSet::empty();
-    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))
-        .map_err(call("block signals"))?;
+    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(call("block signals"))?;
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(call("watch signals"))?;
     sys::become_subreaper().map_err(call("adopt orphans"))?;
     let mut watch = Watch {
         post,
         signals,
-        before,
         policy: Policy::default(),
         started: Instant::now(),
         broker: None,
@@ -106,8 +103,6 @@ pub fn supervise(post: &Post, broker: &dyn Fn() -> i32) -> Result<i32, Superviso
 struct Watch<'a> {
     post: &'a Post,
     signals: SignalFd,
-    /// The signal mask of the broker.
-    before: SigSet,
     policy: Policy,
     started: Instant,
     broker: Option<Pid>,
@@ -149,13 +144,13 @@ impl Watch<'_> {
     }
 
     fn spawn(&self, broker: &dyn Fn() -> i32) -> Result<Pid, SupervisorError> {
-        let before = self.before;
         sys::fork(&|| {
             // The broker goes when its supervisor goes, however that happens.
             if sys::die_with_parent(Signal::SIGKILL).is_err() {
                 return quorate_contract::exit::INTERNAL;
             }
-            let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+            // It hears all signals, whatever mask this process was started with.
+            let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
             broker()
         })
         .map_err(call("start the broker"))

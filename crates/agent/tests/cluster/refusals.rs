@@ -52,6 +52,7 @@ fn a_straggler_of_an_earlier_attempt_is_refused_by_name() {
     assert_eq!(status.attempt, 1);
     assert_eq!(status.missing[0].why, "refused: attempt 0, now 1");
     // The pod of the current attempt takes the place.
+    pods.kill_pod(1);
     pods.start_special(1, Special { attempt: 1, ..Special::default() });
     pods.wait_running();
 }
