@@ -142,14 +142,12 @@ pub(crate) fn image() -> Rule {
     .field_path(".image")
 }
 
-/// On the whole object.
+/// On the whole object. Metadata is not part of the schema, so the rule can name no field path.
 pub(crate) fn name() -> Rule {
-    Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
-        .message(
-            "metadata.name is not a name that pods can carry: use lower-case letters, digits and -, a \
+    Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message(
+        "metadata.name is not a name that pods can carry: use lower-case letters, digits and -, a \
              letter first",
-        )
-        .field_path(".metadata.name")
+    )
 }
 
 /// On the whole object: names of pods have 63 characters at most (`crate::names`).
@@ -171,12 +169,10 @@ pub(crate) fn name_budget() -> Rule {
         grown = digits(&format!("({last}.size + {max} - {size})")),
         default = digits(&format!("({max} - 1)")),
     );
-    Rule::new(rule)
-        .message(
-            "metadata.name is too long: names of pods, made of it, the group and the largest index, \
+    Rule::new(rule).message(
+        "metadata.name is too long: names of pods, made of it, the group and the largest index, \
              have 63 characters at most; shorten the name or the group",
-        )
-        .field_path(".metadata.name")
+    )
 }
 
 /// On a group.

@@ -38,6 +38,31 @@ fn the_definition_has_names_columns_and_subresources() {
     assert_eq!(columns, ["Size", "Online", "State", "Age"]);
 }
 
+/// The API server takes a rule's field path only where the schema has that field.
+#[test]
+fn rules_point_at_fields_that_are_there() {
+    fn walk(schema: &Value, bad: &mut Vec<String>) {
+        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            assert!(rule["message"].is_string(), "{rule}");
+            let Some(path) = rule["fieldPath"].as_str() else { continue };
+            let pointer: String =
+                path.split('.').skip(1).map(|field| format!("/properties/{field}")).collect();
+            if schema.pointer(&pointer).is_none() {
+                bad.push(path.to_owned());
+            }
+        }
+        let properties = schema["properties"].as_object();
+        properties.into_iter().flatten().for_each(|(_, inner)| walk(inner, bad));
+        if schema["items"].is_object() {
+            walk(&schema["items"], bad);
+        }
+    }
+    let crd = serde_json::to_value(crd()).unwrap();
+    let mut bad = Vec::new();
+    walk(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &mut bad);
+    assert_eq!(bad, [""; 0]);
+}
+
 /// What the API server refuses in a schema (KEP-1693 and its structural rules).
 #[test]
 fn the_schema_is_structural() {
