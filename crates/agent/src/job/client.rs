@@ -81,7 +81,8 @@ async fn converse(
 ) -> Result<End, LocalError> {
     let mut signals = Signals::new().map_err(LocalError::Broken)?;
     let connection = local::connect(socket, hello).await?;
-    let (mut from, mut to) = connection.split();
+    let (mut from, to) = connection.split();
+    let mut to = Telling(to);
     let mut output = Output::new(options.labels);
     let mut stdin = options.stdin.then(read_stdin);
     let mut under_way = 0;
@@ -120,7 +121,7 @@ async fn converse(
                 Some((kind @ (kind::OUT | kind::ERR | kind::NOTICE), payload)) => {
                     if output.send(kind, payload).await.is_err() {
                         // Nobody reads any more; what a program does that gets SIGPIPE.
-                        let _ = to.send(kind::OUTPUT_CLOSED, &[]).await;
+                        to.tell(kind::OUTPUT_CLOSED, &[]).await;
                         return Ok(End { code: exit::signaled(libc::SIGPIPE), error: None });
                     }
                 }
@@ -129,10 +130,10 @@ async fn converse(
             },
             block = input => if let Some(block) = block {
                 under_way += block.len();
-                to.send(kind::STDIN, &block).await?;
+                to.tell(kind::STDIN, &block).await;
             } else {
                 stdin = None;
-                to.send(kind::STDIN_END, &[]).await?;
+                to.tell(kind::STDIN_END, &[]).await;
             },
             () = limit => {
                 let error = Some("the broker does not tell the end of the job".to_string());
@@ -146,19 +147,29 @@ async fn converse(
                 }
                 if number == libc::SIGINT {
                     if interrupted.is_some_and(|before| before.elapsed() < TWICE) {
-                        to.send(kind::KILL, &[]).await?;
+                        to.tell(kind::KILL, &[]).await;
                         give_up.get_or_insert(Instant::now() + LAST_WORD);
                         continue;
                     }
                     interrupted = Some(Instant::now());
                 }
-                to.send(kind::SIGNAL, &[number as u8]).await?;
+                to.tell(kind::SIGNAL, &[number as u8]).await;
                 if number == libc::SIGTSTP {
                     // Stops here like any program; SIGCONT is passed on when it comes.
                     let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
                 }
             }
         }
+    }
+}
+
+/// The way to the broker. It may have said its last word already, which is then still to be read:
+/// what cannot be told any more is no failure.
+struct Telling(local::WriteHalf);
+
+impl Telling {
+    async fn tell(&mut self, kind: u8, payload: &[u8]) {
+        let _ = self.0.send(kind, payload).await;
     }
 }
 

@@ -28,13 +28,22 @@ pub(crate) struct Plan {
     pub(crate) fanout: u32,
     pub(crate) timeout: u32,
     pub(crate) haste: u32,
+    pub(crate) slots: Slots,
     pub(crate) program: Program,
 }
 
 impl Plan {
     /// A cluster that stays up.
     pub(crate) fn new(size: u32) -> Self {
-        Self { size, min_size: size, fanout: 0, timeout: 60, haste: 1, program: Program::None }
+        Self {
+            size,
+            min_size: size,
+            fanout: 0,
+            timeout: 60,
+            haste: 1,
+            slots: Slots::Auto,
+            program: Program::None,
+        }
     }
 
     /// A shell script on the launcher.
@@ -68,7 +77,7 @@ impl Plan {
             name: name.into(),
             first_rank,
             count,
-            slots: Slots::Auto,
+            slots: self.slots,
         };
         let mut groups = vec![group("launcher", 0, 1)];
         if self.size > 1 {
