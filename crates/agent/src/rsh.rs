@@ -89,11 +89,11 @@ async fn front(overlay: Overlay, call: Call) {
             return;
         }
     };
+    let who = format!("{} ({})", request.host, overlay.config().display_name(rank));
     match overlay.open(rank, session::SERVICE, body(&request.session)).await {
-        Ok(channel) => relay(call, channel, (client::FAILED, last)).await,
+        Ok(channel) => relay(call, channel, last, (client::FAILED, Some(who))).await,
         Err(error) => {
-            let pod = overlay.config().display_name(rank);
-            let why = format!("{} ({pod}) cannot be reached: {error}", request.host);
+            let why = format!("{who} cannot be reached: {error}");
             let _ = call.end(client::FAILED, Some(why)).await;
         }
     }

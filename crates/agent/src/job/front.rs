@@ -66,7 +66,7 @@ pub(super) async fn run(jobs: Jobs, overlay: Overlay, call: Call) {
     };
     let request = request.into_request(&jobs.pod().env);
     match overlay.open(0, RUN, body(&request)).await {
-        Ok(channel) => relay(call, channel, (exit::BROKER_LOST, finished)).await,
+        Ok(channel) => relay(call, channel, finished, (exit::BROKER_LOST, None)).await,
         Err(error) => {
             let why = format!("the leader of jobs cannot be reached: {error}");
             let _ = call.end(exit::UNAVAILABLE, Some(why)).await;
@@ -93,8 +93,14 @@ fn finished(last_kind: u8, payload: &[u8]) -> Option<(i32, Option<String>)> {
 pub(crate) type IsLast = fn(u8, &[u8]) -> Option<(i32, Option<String>)>;
 
 /// Copies between a client and a channel, until `last` knows a message as the end, or one of them
-/// is gone. `lost` is the code to exit with when the channel breaks.
-pub(crate) async fn relay(call: Call, channel: Channel, (lost, last): (i32, IsLast)) {
+/// is gone. When the channel breaks, `lost` is the
+/// code to exit with and `who` the name to say.
+pub(crate) async fn relay(
+    call: Call,
+    channel: Channel,
+    last: IsLast,
+    (lost, who): (i32, Option<String>),
+) {
     let (mut client, mut to_client) = call.connection.split();
     let (up, mut down) = channel.split();
     let upward = async move {
@@ -127,7 +133,10 @@ pub(crate) async fn relay(call: Call, channel: Channel, (lost, last): (i32, IsLa
                     }
                 }
                 Ok(None) => (lost, Some("the other side ended early".to_string())),
-                Err(error) => (lost, Some(error.to_string())),
+                Err(error) => match who {
+                    Some(who) => (lost, Some(format!("{who} cannot be reached: {error}"))),
+                    None => (lost, Some(error.to_string())),
+                },
             };
             let _ = to_client.end(end.0, end.1).await;
             return;
