@@ -5,6 +5,7 @@
 //! its seed; `QUORATE_SIM_SEED=<seed>` runs that one alone, `QUORATE_SIM_TRACE=1` prints each step
 //! of it.
 
+mod large;
 mod ledger;
 mod plan;
 mod random;
