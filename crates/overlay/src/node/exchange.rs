@@ -17,8 +17,9 @@ use quorate_hostlist::IdSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// The most bytes of blobs in one frame.
-const GATHER_PART: usize = 512 << 10;
+/// The most bytes of blobs in one frame: small enough that allocators take buffers for it from the
+/// heap instead of mapping fresh pages for each.
+const GATHER_PART: usize = 120 << 10;
 
 /// The most bytes that an exchange may have in all.
 const MAX_EXCHANGE: usize = 64 << 20;

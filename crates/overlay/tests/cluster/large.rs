@@ -52,15 +52,23 @@ fn large(size: u32, fanout: u32) {
 
     let members = IdSet::first_n(size);
     let lives: Vec<_> = (0..size).map(|rank| (rank, 1)).collect();
+    // What an exchange delivers is quadratic in its members: of the largest clusters every fourth
+    // broker takes part, which still crosses every inner broker.
+    let step = if size > 5_000 { 4 } else { 1 };
+    let party: IdSet = (0..size).step_by(step).collect();
     let key = ExchangeKey { job: 1, sequence: 0 };
-    let exchange = Exchanged { members: lives.clone(), root_life: 1, ..Exchanged::default() };
+    let exchange = Exchanged {
+        members: party.iter().map(|rank| (rank, 1)).collect(),
+        root_life: 1,
+        ..Exchanged::default()
+    };
     world.ledger.exchanges.insert(key, exchange);
     let mut order = payload(&[1, 1, 64], 24).to_vec();
-    order.extend_from_slice(members.to_string().as_bytes());
-    let to = members.clone();
+    order.extend_from_slice(party.to_string().as_bytes());
+    let to = party.clone();
     world.command(0, Command::Cast { to, service: "job".into(), payload: order.into() });
     let exchanged = until(&mut world, 5_000, "the exchange", |world| {
-        world.ledger.exchanges[&key].outcomes.len() == size as usize
+        world.ledger.exchanges[&key].outcomes.len() == party.len()
     });
     assert!(world.ledger.exchanges[&key].outcomes.values().all(Result::is_ok));
     world.command(0, Command::EndJob { job: 1 });
@@ -150,4 +158,42 @@ fn twelve_thousand_brokers_live_and_leave() {
 #[test]
 fn a_deep_tree_of_a_thousand_brokers_lives_and_leaves() {
     large(1_000, 3);
+}
+
+/// 256 brokers with 96 clients of 300 bytes each: the volume of a fence in MPI_Init. Codecs
+/// included, no sockets.
+#[test]
+fn a_fence_of_256_brokers_with_96_clients_each() {
+    let size = 256;
+    let setup = Setup {
+        size,
+        min_size: size,
+        fanout: 0,
+        timing: Timing::default(),
+        codec: true,
+        latency: 0,
+        trace: false,
+    };
+    let mut world = World::new(setup, 1);
+    for host in 0..size as usize {
+        world.start_at(host, 0);
+    }
+    until(&mut world, 5_000, "joining", all_run);
+    let members = IdSet::first_n(size);
+    let key = ExchangeKey { job: 1, sequence: 0 };
+    let lives = (0..size).map(|rank| (rank, 1)).collect();
+    world
+        .ledger
+        .exchanges
+        .insert(key, Exchanged { members: lives, root_life: 1, ..Exchanged::default() });
+    let mut order = payload(&[1, 1, 96 * 300], 24).to_vec();
+    order.extend_from_slice(members.to_string().as_bytes());
+    world.command(0, Command::Cast { to: members, service: "job".into(), payload: order.into() });
+    let clock = Instant::now();
+    until(&mut world, 5_000, "the exchange", |world| {
+        world.ledger.exchanges[&key].outcomes.len() == size as usize
+    });
+    assert!(world.ledger.exchanges[&key].outcomes.values().all(Result::is_ok));
+    println!("one exchange of 256 x 28,800 bytes: {:.2} s", clock.elapsed().as_secs_f64());
+    assert!(world.ledger.broken.is_empty(), "{:#?}", world.ledger.broken);
 }
