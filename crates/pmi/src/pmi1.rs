@@ -1,5 +1,5 @@
 //! The server of PMI-1, the simple PMI of MPICH, Intel MPI and their relatives. Owns the commands
-//! and their answers; lines are [`line`]'s, pairs are [`crate::kvs`]'s.
+//! and their answers; lines are [`mod@line`]'s, pairs are [`crate::kvs`]'s.
 //!
 //! Known from Flux RFC 13, MPICH's message tables and conversations of real clients
 //! (`docs/spec/pmi.md`).
