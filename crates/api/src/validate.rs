@@ -5,6 +5,7 @@
 //! definition say the same to the API server; `corpus/` holds both to it.
 
 mod groups;
+mod local;
 mod pods;
 mod program;
 mod spec;

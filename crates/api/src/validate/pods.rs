@@ -66,7 +66,9 @@ pub(super) fn check(
         })
         .collect();
     whole(&path, &base, findings);
-    images(spec, target, &base, &launcher, &groups, findings);
+    if target == Target::Kubernetes {
+        images(&base, &launcher, &groups, findings);
+    }
     MergedTemplates { base, launcher, groups }
 }
 
@@ -125,33 +127,20 @@ fn template(
         container_fields(&path, container, findings);
         if Some(container.name.as_str()) == main {
             main_fields(&path, container, findings);
-        } else if target == Target::Local {
-            findings.push(
-                Finding::warning(
-                    path,
-                    format!("side-car `{}` does not run on this machine", container.name),
-                )
-                .hint(
-                    "only the main container's program runs here; all containers run on Kubernetes",
-                ),
-            );
+        } else {
+            image_of_other(&path, container, becomes, target, findings);
         }
     }
     for (at, container) in pod.init_containers.iter().flatten().enumerate() {
         let path = path.key("initContainers").index(at);
         container_fields(&path, container, findings);
-        if target == Target::Local {
-            findings.push(
-                Finding::warning(
-                    path,
-                    format!("init container `{}` does not run on this machine", container.name),
-                )
-                .hint(
-                    "only the main container's program runs here; all containers run on Kubernetes",
-                ),
-            );
-        }
+        image_of_other(&path, container, becomes, target, findings);
     }
+    let init = pod.init_containers.iter().flatten().map(|c| c.name.as_str());
+    let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).chain(init).collect();
+    twice(&path.key("containers"), "container", &names, findings);
+    let names: Vec<&str> = pod.volumes.iter().flatten().map(|v| v.name.as_str()).collect();
+    twice(&path.key("volumes"), "volume", &names, findings);
     for (at, volume) in pod.volumes.iter().flatten().enumerate() {
         if volume.name.starts_with(RESERVED_PREFIX) {
             findings.push(
@@ -160,6 +149,39 @@ fn template(
                     format!("names with `{RESERVED_PREFIX}` are those of the agent's volumes"),
                 )
                 .hint("take another name"),
+            );
+        }
+    }
+}
+
+/// Containers besides the main one have no shorthand to take an image from.
+fn image_of_other(
+    path: &FieldPath,
+    container: &Container,
+    becomes: &Merged,
+    target: Target,
+    findings: &mut Findings,
+) {
+    let Some(pod) = becomes.template.spec.as_ref().filter(|_| target == Target::Kubernetes) else {
+        return;
+    };
+    let mut all = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+    let has_image = all.any(|other| other.name == container.name && other.image.is_some());
+    if !has_image && !container.name.is_empty() {
+        findings.push(
+            Finding::error(path.key("image"), "missing")
+                .hint(format!("name the image of `{}`", container.name)),
+        );
+    }
+}
+
+/// Names that a pod may have once only.
+fn twice(path: &FieldPath, what: &str, names: &[&str], findings: &mut Findings) {
+    for (at, name) in names.iter().enumerate() {
+        if !name.is_empty() && names[..at].contains(name) {
+            findings.push(
+                Finding::error(path.clone(), format!("a second {what} named `{name}`"))
+                    .hint("give each its own name"),
             );
         }
     }
@@ -326,36 +348,18 @@ fn whole(path: &FieldPath, merged: &Merged, findings: &mut Findings) {
     }
 }
 
-fn images(
-    spec: &MiniClusterSpec,
-    target: Target,
-    base: &Merged,
-    launcher: &Merged,
-    groups: &[Merged],
-    findings: &mut Findings,
-) {
+/// On Kubernetes every main container needs an image.
+fn images(base: &Merged, launcher: &Merged, groups: &[Merged], findings: &mut Findings) {
     let workers = if groups.is_empty() { std::slice::from_ref(base) } else { groups };
-    match target {
-        Target::Kubernetes => {
-            let main_lacks = std::iter::once(launcher).chain(workers).any(|merged| {
-                containers(&merged.template)
-                    .get(merged.main)
-                    .is_none_or(|main| main.image.as_deref().unwrap_or("").is_empty())
-            });
-            if main_lacks {
-                findings
-                    .push(Finding::error(FieldPath::new("spec.image"), "missing").hint(
-                        "name the image that has your program; none of ours is needed in it",
-                    ));
-            }
-        }
-        Target::Local => {
-            if spec.image.is_some() {
-                findings.push(
-                    Finding::warning(FieldPath::new("spec.image"), "not used on this machine")
-                        .hint("programs come from this machine's file system"),
-                );
-            }
-        }
+    let lacks = std::iter::once(launcher).chain(workers).any(|merged| {
+        containers(&merged.template)
+            .get(merged.main)
+            .is_none_or(|main| main.image.as_deref().unwrap_or("").is_empty())
+    });
+    if lacks {
+        findings.push(
+            Finding::error(FieldPath::new("spec.image"), "missing")
+                .hint("name the image that has your program; none of ours is needed in it"),
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The rules of metadata and of the plain fields of the spec.
 
 use super::groups::{self, Sizes};
-use super::{ClusterName, Findings, Target, ValidatedMiniCluster, pods, program};
+use super::{ClusterName, Findings, Target, ValidatedMiniCluster, local, pods, program};
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::{MiniCluster, MiniClusterSpec};
 use crate::names::is_dns_1035_label;
@@ -51,6 +51,9 @@ pub(super) fn check(
     let merged = pods::check(spec, target, findings);
     let program = program::check(spec, sizes.as_ref(), findings);
     host_network_ports(spec, sizes.as_ref(), findings);
+    if target == Target::Local {
+        local::warn(spec, findings);
+    }
 
     if findings.refused() {
         return None;

@@ -88,3 +88,31 @@ fn an_image_is_needed_on_kubernetes_and_useless_here() {
     let there = validate(&object(&json!({"image": "x"})), Target::Kubernetes).unwrap();
     assert!(there.warnings.is_empty());
 }
+
+#[test]
+fn what_has_no_effect_on_this_machine_is_said_once() {
+    let spec = json!({
+        "image": "x",
+        "resources": {"limits": {"cpu": 4}},
+        "template": {"spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "initContainers": [{"name": "fetch"}],
+            "containers": [
+                {"name": "main", "tty": true, "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+                {"name": "metrics"},
+            ],
+        }},
+    });
+    let said: Vec<String> = valid(&spec).warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "spec.image: not used on this machine",
+            "spec.resources: not enforced on this machine",
+            "spec.template.spec.containers[1]: side-car `metrics` does not run on this machine",
+            "spec.template.spec.initContainers[0]: init container `fetch` does not run on this machine",
+            "spec.template.spec: not used on this machine: nodeSelector, tty",
+        ]
+    );
+}

@@ -126,7 +126,8 @@ impl Generator {
                 };
                 container["name"] = json!(name);
                 self.repair_container(container, &volumes, name == "main");
-                if role == Role::Whole && name == "main" {
+                // An overlay may leave the main container's image as it is.
+                if role == Role::Whole || name != "main" {
                     container["image"] = json!("app");
                 }
             }
