@@ -1,5 +1,7 @@
 //! The command line. Only what was typed: verbs turn it into work.
 
+#![allow(missing_docs, reason = "the help texts are the documentation; more would show up there")]
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -94,6 +96,9 @@ pub struct RunArgs {
     /// Leave the cluster up; `quorate shell` enters it, `quorate delete` ends it
     #[arg(long)]
     pub keep: bool,
+    /// Print the closing summary as data too, after the program's output
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<SummaryFormat>,
     /// How pods are kept apart
     #[arg(long, value_enum, default_value_t = SandboxArg::Namespaces)]
     pub sandbox: SandboxArg,
@@ -108,6 +113,15 @@ pub enum SandboxArg {
     Namespaces,
     /// None of it: pods share this machine's network and processes
     None,
+}
+
+/// The format of a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SummaryFormat {
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
 }
 
 /// The format of a table.

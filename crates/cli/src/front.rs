@@ -60,6 +60,10 @@ pub enum Departure {
     Ended {
         /// How.
         finish: Finish,
+        /// What the launcher left behind.
+        report: Option<Box<Report>>,
+        /// The time from the start to here.
+        wall: Duration,
     },
     /// It stays, and the front has left it.
     Left,
@@ -191,7 +195,7 @@ impl Front {
         });
         if finish.reason == "Forbidden" {
             dir.remove();
-            return Ok(Departure::Ended { finish });
+            return Ok(Departure::Ended { finish, report: None, wall: started.elapsed() });
         }
         // Who ended the cluster knows why it ended.
         let wanted = matches!(finish.reason.as_str(), "Deleted" | "Interrupted");
@@ -209,7 +213,7 @@ impl Front {
         } else {
             dir.remove();
         }
-        Ok(Departure::Ended { finish })
+        Ok(Departure::Ended { finish, report: report.map(Box::new), wall: started.elapsed() })
     }
 }
 

@@ -12,6 +12,9 @@
 //!
 //! `player`, `pods` and `progress` are pure; `sandbox` is the one place with `unsafe`.
 
+// Lines for people are short and few; `format!` shows them as they will be read.
+#![allow(clippy::format_push_string, clippy::format_collect)]
+
 pub mod agent;
 pub mod args;
 pub mod control;

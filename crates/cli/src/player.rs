@@ -289,7 +289,7 @@ impl Player {
         for (group, replicas, plan) in &self.plans {
             for index in 0..*replicas {
                 // Also true while the Job of the last attempt is still there.
-                let exists = self.jobs.iter().any(|j| j.group == *group && j.job == index);
+                let exists = self.jobs.iter().any(|j| j.group == *group && j.place == index);
                 if !exists {
                     let job = Job::new(group, index, self.restarts, plan.clone(), self.suspended);
                     self.jobs.push(job);

@@ -12,11 +12,13 @@
 
 mod ending;
 mod marks;
+mod summary;
 #[cfg(test)]
 mod tests;
 
 pub use ending::Ending;
 pub use marks::Marks;
+pub use summary::summary;
 
 use crate::terminal::duration;
 use quorate_contract::report::{Placement, Report};
@@ -41,6 +43,7 @@ pub enum Line {
 
 /// The state of a run, as far as people see it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one line was shown")]
 pub struct Progress {
     name: String,
     size: u32,
@@ -139,7 +142,8 @@ impl Progress {
         let quorate =
             !matches!(status.state, BrokerState::Join | BrokerState::Init | BrokerState::Quorum);
         if quorate && !self.brokers_shown {
-            lines.extend(self.brokers(status.online, now));
+            // The first who are enough count; the others may be on their way.
+            lines.extend(self.brokers(status.online.max(status.min_size), now));
         }
         if let Some(program) = &status.program
             && !self.program_shown

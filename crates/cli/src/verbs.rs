@@ -17,7 +17,7 @@ use crate::registry::Registry;
 pub fn run(cli: Cli) -> anyhow::Result<i32> {
     let Cli { loudness, verb } = cli;
     match verb {
-        Verb::Run(args) => run::run(*args, loudness),
+        Verb::Run(args) => run::run(&args, loudness),
         Verb::Ls(args) => ls::run(&args),
         Verb::Shell(args) => enter::shell(&args),
         Verb::Exec(args) => enter::exec(&args),

@@ -17,10 +17,13 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Letters and digits of pod names' random part, as Kubernetes uses them: no vowels, no words.
 const SUFFIX: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// How long pods wait for the bridge. Later it still works, only the first packets are late.
+const BRIDGE_LIMIT: Duration = Duration::from_secs(1);
 
 impl Keeper {
     fn volatile(&self, name: &str) -> PathBuf {
@@ -77,11 +80,33 @@ impl Keeper {
         }
         if let Some(network) = &mut self.network {
             network.attach(&links).map_err(|e| chain(&e))?;
+            self.release(&created);
+            for pid in &created {
+                if let Some(pod) = self.pods.get_mut(pid) {
+                    pod.process.wait_for_link();
+                }
+            }
+            let addresses: Vec<_> = links.iter().map(|(_, address)| *address).collect();
+            self.wait_for_bridge(&addresses)?;
+            self.release(&created);
         }
-        for pid in created {
-            if let Some(pod) = self.pods.get_mut(&pid) {
+        Ok(())
+    }
+
+    fn release(&mut self, pids: &[i32]) {
+        for pid in pids {
+            if let Some(pod) = self.pods.get_mut(pid) {
                 pod.process.release();
             }
+        }
+    }
+
+    /// The kernel takes a moment to open the bridge's ports after the links are up.
+    fn wait_for_bridge(&mut self, addresses: &[PodAddress]) -> Result<(), String> {
+        let Some(network) = &mut self.network else { return Ok(()) };
+        let deadline = Instant::now() + BRIDGE_LIMIT;
+        while !network.forwards(addresses).map_err(|e| chain(&e))? && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(500));
         }
         Ok(())
     }

@@ -28,7 +28,6 @@ pub(super) struct RunningPod {
 }
 
 impl RunningPod {
-    #[expect(clippy::too_many_arguments, reason = "one call; the fields are all of it")]
     pub(super) fn new(
         id: PodId,
         ordinal: u32,

@@ -96,7 +96,8 @@ struct Active {
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) group: String,
-    pub(super) job: u32,
+    /// Its index in the replicated job.
+    pub(super) place: u32,
     pub(super) attempt: u32,
     plan: JobPlan,
     active: Vec<Active>,
@@ -114,10 +115,16 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(group: &str, job: u32, attempt: u32, plan: JobPlan, suspended: bool) -> Self {
+    pub(super) fn new(
+        group: &str,
+        place: u32,
+        attempt: u32,
+        plan: JobPlan,
+        suspended: bool,
+    ) -> Self {
         Self {
             group: group.to_owned(),
-            job,
+            place,
             attempt,
             plan,
             active: Vec::new(),
@@ -149,7 +156,7 @@ impl Job {
     }
 
     pub(super) fn owns(&self, pod: &PodId) -> bool {
-        pod.group == self.group && pod.job == self.job && pod.attempt == self.attempt
+        pod.group == self.group && pod.job == self.place && pod.attempt == self.attempt
     }
 
     /// Foreground deletion: the pods go first.
@@ -194,7 +201,7 @@ impl Job {
             PodVerdict::FailJob => {
                 let message = format!(
                     "pod {}-{}-{index} ended with code {} and its failure policy says FailJob",
-                    self.group, self.job, exit.code
+                    self.group, self.place, exit.code
                 );
                 self.fail(job_failure::POD_FAILURE_POLICY, message, now);
             }
@@ -247,7 +254,7 @@ impl Job {
     }
 
     fn judge(&mut self, started: Duration, now: Duration) {
-        let name = format!("{}-{}", self.group, self.job);
+        let name = format!("{}-{}", self.group, self.place);
         if self.counted > self.plan.backoff_limit {
             let message = format!("{} pods of {name} failed", self.counted);
             self.fail(job_failure::BACKOFF_LIMIT_EXCEEDED, message, now);
@@ -291,7 +298,7 @@ impl Job {
             let number = self.tries.entry(index).or_default();
             let id = PodId {
                 group: self.group.clone(),
-                job: self.job,
+                job: self.place,
                 index,
                 attempt: self.attempt,
                 number: *number,

@@ -340,7 +340,7 @@ fn the_deadline_of_a_job_is_a_failure_of_its_own() {
             {"name": "late", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
         ]);
     }));
-    assert_eq!(stage.player.next_timer(stage.now), Some(Duration::from_secs(60)));
+    assert_eq!(stage.player.next_timer(stage.now), Some(Duration::from_mins(1)));
     stage.pass(60);
     assert_eq!(stage.ending(), 1);
     stage.obey();
@@ -376,7 +376,8 @@ fn success_of_any_target_is_enough_where_the_policy_says_so() {
 
 #[test]
 fn what_is_not_played_is_refused_by_name() {
-    let cases: [(&dyn Fn(&mut Value), &str); 5] = [
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let cases: [(Change<'_>, &str); 5] = [
         (
             &|s| s["replicatedJobs"][0]["template"]["spec"]["completionMode"] = json!("NonIndexed"),
             "replicatedJobs[launcher].template.spec.completionMode",

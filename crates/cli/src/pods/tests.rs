@@ -86,10 +86,10 @@ fn hosts_have_short_service_and_full_names_in_rank_order() {
 
 #[test]
 fn the_container_with_the_agent_is_the_main_one() {
-    let pod = pod(&|_| {}).unwrap();
-    assert_eq!(pod.argv, [paths::AGENT, "broker"]);
-    assert_eq!((pod.grace_seconds, pod.working_dir.as_path()), (5, Path::new("/home/me")));
-    let there = super::tests::pod(&|p| p["containers"][1]["workingDir"] = json!("/data")).unwrap();
+    let plain = pod(&|_| {}).unwrap();
+    assert_eq!(plain.argv, [paths::AGENT, "broker"]);
+    assert_eq!((plain.grace_seconds, plain.working_dir.as_path()), (5, Path::new("/home/me")));
+    let there = pod(&|p| p["containers"][1]["workingDir"] = json!("/data")).unwrap();
     assert_eq!(there.working_dir, Path::new("/data"));
 }
 

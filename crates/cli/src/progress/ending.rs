@@ -23,7 +23,7 @@ impl Progress {
         let Ending { finish, report, logs } = ending;
         let mut lines = report.map(|report| self.catch_up(report)).unwrap_or_default();
         let failed = !finish.completed || finish.code != 0;
-        let program = report.filter(|_| self.has_program).map(|report| self.program_words(report));
+        let program = report.filter(|_| self.has_program).map(program_words);
         match (failed, program) {
             (false, Some(words)) => lines.push(self.row(self.marks.done, "program", &words)),
             (true, Some(words)) => {
@@ -49,25 +49,26 @@ impl Progress {
         }
         self.keep(lines)
     }
+}
 
-    fn program_words(&self, report: &Report) -> String {
-        let phases = &report.phases;
-        let ran = phases
-            .program_started
-            .zip(phases.program_ended)
-            .map(|(start, end)| Duration::from_millis(end.saturating_sub(start)));
-        if report.reason == Reason::Completed {
-            let mut words = format!("exit {}", report.exit_code);
-            if let Some(ran) = ran {
-                words += &format!("  {}", duration(ran));
-            }
-            if let Some(placement) = report.placement.as_ref().filter(|p| p.tasks > 0) {
-                words += &format!("  {}", placement_words(placement));
-            }
-            return words;
+/// How the program ended, in one line.
+fn program_words(report: &Report) -> String {
+    let phases = &report.phases;
+    let ran = phases
+        .program_started
+        .zip(phases.program_ended)
+        .map(|(start, end)| Duration::from_millis(end.saturating_sub(start)));
+    if report.reason == Reason::Completed {
+        let mut words = format!("exit {}", report.exit_code);
+        if let Some(ran) = ran {
+            words += &format!("  {}", duration(ran));
         }
-        failure_words(report, ran)
+        if let Some(placement) = report.placement.as_ref().filter(|p| p.tasks > 0) {
+            words += &format!("  {}", placement_words(placement));
+        }
+        return words;
     }
+    failure_words(report, ran)
 }
 
 /// One sentence about what went wrong first.
@@ -86,7 +87,7 @@ fn failure_words(report: &Report, ran: Option<Duration>) -> String {
         _ => None,
     });
     let Some((who, how)) = who.zip(how) else {
-        return format!("{}{after}", report.message);
+        return report.message.clone();
     };
     let others = report.placement.as_ref().map_or(0, |p| p.tasks.saturating_sub(1));
     let others = match others {

@@ -189,7 +189,7 @@ fn quiet_says_nothing_of_success_and_all_of_failure() {
     let bad = report(3, Reason::ProgramFailed);
     let ending = Ending { finish: &finish(3), report: Some(&bad), logs: None };
     let lines = text(&failed.ended(ending, ms(1)));
-    assert!(lines.iter().any(|l| l.contains("the program failed after 0.31 s")), "{lines:?}");
+    assert!(lines.iter().any(|l| l.contains("✘ program   the program failed")), "{lines:?}");
     assert_eq!(lines.last().unwrap(), "hello failed with code 3");
 }
 
@@ -224,4 +224,25 @@ fn colours_are_only_where_they_are_wanted() {
     let color = Marks::of(&Style { redraw: true, color: true, unicode: true, width: 80 });
     assert_eq!(plain.paint(plain.done), "✔");
     assert_eq!(color.paint(color.failed), "\x1b[31m✘\x1b[0m");
+}
+
+#[test]
+fn the_summary_has_places_times_and_reason() {
+    let report = report(0, Reason::Completed);
+    let data = summary("hello", 4, &finish(0), Some(&report), 1_000_000, ms(470));
+    assert_eq!(
+        data,
+        serde_json::json!({
+            "name": "hello", "pods": 4, "succeeded": true, "exitCode": 0, "reason": "Completed",
+            "message": "the program failed", "wallSeconds": 0.47, "bringUpSeconds": 0.09,
+            "runSeconds": 0.31, "ranks": 8, "ranksByPod": [2, 2, 2, 2], "wire": {"PMI-1": 8},
+        })
+    );
+    let mut lost = finish(70);
+    lost.message = "the keeper died".into();
+    let data = summary("hello", 4, &lost, None, 0, ms(1));
+    assert_eq!(
+        (data["exitCode"].as_i64(), data["message"].as_str()),
+        (Some(70), Some("the keeper died"))
+    );
 }

@@ -88,7 +88,7 @@ pub(super) fn build_root(
 
     let mut root = Root { ours: HashSet::new() };
     root.enter()?;
-    root.proc_and_sys()?;
+    Root::proc_and_sys()?;
     let own_memory = mounts.iter().all(|m| m.path != Path::new(SHARED_MEMORY));
     root.devices(own_memory, &termination_log)?;
     for (source, target) in files {
@@ -117,12 +117,12 @@ impl Root {
         nix::unistd::pivot_root("/tmp", "/tmp/oldroot").map_err(SandboxError::PivotRoot)?;
         nix::unistd::chdir("/").map_err(SandboxError::PivotRoot)?;
         self.ours.insert(PathBuf::from("/"));
-        self.bind_entries(Path::new(OLD_ROOT), Path::new("/"), &["proc", "sys", "dev", "quorate"])
+        Self::bind_entries(Path::new(OLD_ROOT), Path::new("/"), &["proc", "sys", "dev", "quorate"])
     }
 
     /// Makes every entry of a directory appear in another: directories and files are bound,
     /// symbolic links copied.
-    fn bind_entries(&self, from: &Path, to: &Path, except: &[&str]) -> Result<(), SandboxError> {
+    fn bind_entries(from: &Path, to: &Path, except: &[&str]) -> Result<(), SandboxError> {
         let entries = fs::read_dir(from).map_err(|e| open_error(from, &e))?;
         for entry in entries {
             let entry = entry.map_err(|e| open_error(from, &e))?;
@@ -152,7 +152,7 @@ impl Root {
         Ok(())
     }
 
-    fn proc_and_sys(&mut self) -> Result<(), SandboxError> {
+    fn proc_and_sys() -> Result<(), SandboxError> {
         let quiet = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         for name in ["/proc", "/sys", "/dev"] {
             make_directory(Path::new(name))?;
@@ -267,7 +267,7 @@ impl Root {
         let original = open_path(dir)?;
         tmpfs(dir, "mode=755")?;
         self.ours.insert(dir.to_owned());
-        self.bind_entries(Path::new(&sys::descriptor_path("/proc", &original)), dir, &[])
+        Self::bind_entries(Path::new(&sys::descriptor_path("/proc", &original)), dir, &[])
     }
 }
 

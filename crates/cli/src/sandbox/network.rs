@@ -11,7 +11,8 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    BridgePortState, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoVeth, LinkAttribute,
+    LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -132,7 +133,23 @@ impl ClusterNetwork {
                 format!("link a pod to {ip}")
             })
         });
-        self.route.run(requests.collect())
+        self.route.run(requests.collect()).map(drop)
+    }
+
+    /// Whether the bridge passes packets to and from all of these pods. A packet that comes too
+    /// early is lost, and the sender waits a whole second before it tries again.
+    pub fn forwards(&mut self, pods: &[PodAddress]) -> Result<bool, NetworkError> {
+        let requests = pods.iter().map(|address| {
+            let mut port = LinkMessage::default();
+            port.header.index = FIRST_PORT_INDEX + u32::from(address.0);
+            Request {
+                flags: 0,
+                message: RouteNetlinkMessage::GetLink(port),
+                doing: Box::new(|| "tell the state of a link".into()),
+            }
+        });
+        let links = self.route.run(requests.collect())?;
+        Ok(links.len() == pods.len() && links.iter().all(is_forwarding))
     }
 
     /// Removes the link of a pod that has ended, so that its address is free at once: the kernel
@@ -146,7 +163,7 @@ impl ClusterNetwork {
             doing: Box::new(|| "remove the link of an ended pod".into()),
         }]) {
             Err(NetworkError::Refused { source: Errno::ENODEV, .. }) => Ok(()),
-            other => other,
+            other => other.map(drop),
         }
     }
 }
@@ -170,7 +187,21 @@ pub(super) fn configure_pod(pod: PodAddress) -> Result<(), NetworkError> {
         link_up(POD_LINK_INDEX, "start the pod's link"),
         Request::create(new_address(POD_LINK_INDEX, pod.ip()), || "set the pod's address".into()),
         Request::create(RouteNetlinkMessage::NewRoute(default), || "set the pod's route".into()),
-    ])
+    ])?;
+    Ok(())
+}
+
+fn is_forwarding(link: &LinkMessage) -> bool {
+    let infos = link.attributes.iter().filter_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(infos) => Some(infos),
+        _ => None,
+    });
+    infos.flatten().any(|info| match info {
+        LinkInfo::PortData(InfoPortData::BridgePort(port)) => {
+            port.contains(&InfoBridgePort::State(BridgePortState::Forwarding))
+        }
+        _ => false,
+    })
 }
 
 fn up(link: &mut LinkMessage) {
@@ -231,7 +262,9 @@ impl RouteSocket {
     }
 
     /// Sends requests and waits for all of their acknowledgements; the first refusal is the error.
-    fn run(&mut self, requests: Vec<Request>) -> Result<(), NetworkError> {
+    /// Gives the links that were asked for.
+    fn run(&mut self, requests: Vec<Request>) -> Result<Vec<LinkMessage>, NetworkError> {
+        let mut links = Vec::new();
         let mut requests = requests.into_iter().peekable();
         while requests.peek().is_some() {
             let mut bytes = Vec::new();
@@ -249,14 +282,15 @@ impl RouteSocket {
                 doing.push(Some(request.doing));
             }
             send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty()).map_err(NetworkError::Socket)?;
-            self.acknowledge(doing)?;
+            self.acknowledge(doing, &mut links)?;
         }
-        Ok(())
+        Ok(links)
     }
 
     fn acknowledge(
         &self,
         mut doing: Vec<Option<Box<dyn FnOnce() -> String>>>,
+        links: &mut Vec<LinkMessage>,
     ) -> Result<(), NetworkError> {
         let mut buffer = vec![0_u8; 64 * 1024];
         let mut refused = None;
@@ -269,18 +303,24 @@ impl RouteSocket {
                 let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
                     .map_err(|_| NetworkError::Answer)?;
                 let size = (message.header.length as usize).next_multiple_of(4);
-                if let NetlinkPayload::Error(answer) = message.payload {
-                    open -= 1;
-                    let number = message.header.sequence_number as usize;
-                    if let Some(code) = answer.code
-                        && refused.is_none()
-                        && let Some(doing) = doing.get_mut(number).and_then(Option::take)
-                    {
-                        refused = Some(NetworkError::Refused {
-                            doing: doing(),
-                            source: Errno::from_raw(-code.get()),
-                        });
+                let number = message.header.sequence_number as usize;
+                match message.payload {
+                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                        links.push(link);
                     }
+                    NetlinkPayload::Error(answer) => {
+                        open -= 1;
+                        if let Some(code) = answer.code
+                            && refused.is_none()
+                            && let Some(doing) = doing.get_mut(number).and_then(Option::take)
+                        {
+                            refused = Some(NetworkError::Refused {
+                                doing: doing(),
+                                source: Errno::from_raw(-code.get()),
+                            });
+                        }
+                    }
+                    _ => {}
                 }
                 rest = rest.get(size..).unwrap_or_default();
             }

@@ -16,6 +16,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+/// What a pod says when its link is configured: a byte that no error begins with.
+const LINKED: [u8; 1] = [b'\n'];
+
 /// The pod's root and network.
 #[derive(Clone, Debug)]
 pub struct PodRoot {
@@ -63,30 +66,41 @@ pub struct PodProcess {
     pub pid: Pid,
     /// A descriptor of it.
     pub pidfd: OwnedFd,
-    go: Option<OwnedFd>,
+    go: OwnedFd,
     /// Ends when the command runs; carries one line of text if it cannot.
     pub outcome: File,
+    /// The first byte of a failure that came instead of [`LINKED`].
+    early: Vec<u8>,
 }
 
 impl PodProcess {
-    /// Lets the pod go on to its command, once its link is there.
+    /// Lets the pod go one step further: to configure its link, once that is there, and then to
+    /// its command, once all links are up.
     pub fn release(&mut self) {
-        if let Some(go) = self.go.take() {
-            // A pod that has died already is noticed by its exit.
-            let _ = nix::unistd::write(go, b"g");
+        // A pod that has died already is noticed by its exit.
+        let _ = nix::unistd::write(&self.go, b"g");
+    }
+
+    /// Waits until the pod has configured its link. A pod that could not do so says why later, by
+    /// [`Self::failure`].
+    pub fn wait_for_link(&mut self) {
+        let mut linked = [0];
+        let _ = self.outcome.read_exact(&mut linked);
+        if linked != LINKED {
+            self.early = linked.iter().copied().filter(|byte| *byte != 0).collect();
         }
     }
 
     /// What kept the command from starting; `None` when it runs. Call when `outcome` is readable.
     pub fn failure(&mut self) -> Option<String> {
-        let mut text = String::new();
-        let _ = self.outcome.read_to_string(&mut text);
-        (!text.is_empty()).then_some(text)
+        let mut text = std::mem::take(&mut self.early);
+        let _ = self.outcome.read_to_end(&mut text);
+        (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 }
 
-/// Starts a process. In a place of its own it waits for [`PodProcess::release`] before it executes
-/// its command; elsewhere it is released at once. The caller must be single-threaded.
+/// Starts a process. In a place of its own it waits for [`PodProcess::release`] twice, before it
+/// configures its link and before it executes its command; elsewhere it goes on at once. The caller must be single-threaded.
 pub fn spawn_pod(
     identity: Identity,
     pod: &PodSandbox,
@@ -110,15 +124,12 @@ pub fn spawn_pod(
     let (outcome, tell) = pipe()?;
     match sys::clone_process(flags).map_err(SandboxError::Clone)? {
         Cloned::Parent(pid, pidfd) => {
-            let mut process = PodProcess { pid, pidfd, go: Some(go), outcome: File::from(outcome) };
-            if !matches!(pod.place, Place::Own(_)) {
-                process.release();
-            }
-            Ok(process)
+            drop((wait, tell));
+            Ok(PodProcess { pid, pidfd, go, outcome: File::from(outcome), early: Vec::new() })
         }
         Cloned::Child => {
             drop(go);
-            let Err(error) = run(identity, pod, stdio, &wait);
+            let Err(error) = run(identity, pod, stdio, &wait, &tell);
             let mut text = error.to_string();
             let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
             while let Some(error) = cause {
@@ -145,6 +156,7 @@ fn run(
     pod: &PodSandbox,
     stdio: [&OwnedFd; 3],
     wait: &OwnedFd,
+    tell: &OwnedFd,
 ) -> Result<std::convert::Infallible, SandboxError> {
     let configure = |doing| move |source| SandboxError::Configure { doing, source };
     let [input, output, error] = stdio.map(AsFd::as_fd);
@@ -162,14 +174,11 @@ fn run(
         Place::Plain => nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
             .map_err(configure("tie the pod to its keeper"))?,
     }
-    let mut byte = [0];
-    match nix::unistd::read(wait, &mut byte) {
-        Ok(1) => {}
-        // The keeper gave this pod up.
-        _ => sys::exit_now(quorate_contract::exit::TERMINATED),
-    }
     if let Place::Own(root) = &pod.place {
+        await_release(wait);
         network::configure_pod(root.address)?;
+        let _ = nix::unistd::write(tell, &LINKED);
+        await_release(wait);
         if identity.user_namespace {
             nix::sched::unshare(CloneFlags::CLONE_NEWUSER)
                 .map_err(configure("map the user back"))?;
@@ -177,6 +186,14 @@ fn run(
         }
     }
     execute(pod)
+}
+
+fn await_release(wait: &OwnedFd) {
+    let mut byte = [0];
+    if nix::unistd::read(wait, &mut byte) != Ok(1) {
+        // The keeper gave this pod up.
+        sys::exit_now(quorate_contract::exit::TERMINATED);
+    }
 }
 
 /// Replaces this process by the command.

@@ -1,17 +1,17 @@
 //! `quorate run`: a MiniCluster on this machine, from a file or from flags.
 
 use super::{registry, variable};
-use crate::args::{Loudness, RunArgs, SandboxArg};
+use crate::args::{Loudness, RunArgs, SandboxArg, SummaryFormat};
 use crate::control::Channel;
 use crate::front::{Departure, Front};
 use crate::keeper::{self, KeeperInput, Sandbox};
 use crate::player::Player;
 use crate::pods::LocalObjects;
-use crate::progress::{Marks, Progress};
+use crate::progress::{Marks, Progress, summary};
 use crate::refusal::{Findings, Refusal};
 use crate::registry::RegistryError;
 use crate::sandbox::{Identity, SandboxError, explain, isolate_signals};
-use crate::terminal::{Style, write_stderr};
+use crate::terminal::{Style, print, write_stderr};
 use crate::{agent, identity};
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
@@ -30,11 +30,11 @@ const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// The domain of the names that pods have here.
 const DOMAIN: &str = "cluster.local";
 
-pub(super) fn run(args: RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
+pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
     let started = Instant::now();
     let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let agent = agent::find(variable, std::env::current_exe().ok().as_deref())?;
-    let wanted = cluster(&args)?;
+    let wanted = cluster(args)?;
     for warning in &wanted.cluster.warnings {
         if !loudness.quiet {
             write_stderr(&format!("{}\n", warning.render(wanted.file.as_deref())));
@@ -119,10 +119,20 @@ pub(super) fn run(args: RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
         width: style.width,
     };
     match front.follow()? {
-        Departure::Ended { finish } if finish.reason == "Forbidden" => {
+        Departure::Ended { finish, .. } if finish.reason == "Forbidden" => {
             Err(refuse_sandbox(&finish.message))
         }
-        Departure::Ended { finish } => Ok(finish.code),
+        Departure::Ended { finish, report, wall } => {
+            if let Some(format) = args.output {
+                let summary = summary(&name, size, &finish, report.as_deref(), epoch, wall);
+                let text = match format {
+                    SummaryFormat::Json => serde_json::to_string_pretty(&summary)? + "\n",
+                    SummaryFormat::Yaml => serde_saphyr::to_string(&summary)?,
+                };
+                print(&text)?;
+            }
+            Ok(finish.code)
+        }
         Departure::Left => left(&name, guest, loudness),
     }
 }
@@ -254,13 +264,20 @@ fn input(has_program: bool) -> anyhow::Result<(OwnedFd, Option<OwnedFd>)> {
     Ok((own.or_else(|_| File::open("/dev/null").map(OwnedFd::from))?, None))
 }
 
-/// The caller's environment; brokers say more in their own log when that is wanted.
+/// The caller's environment. Brokers keep their own log to themselves unless it is wanted: what
+/// matters of it is in the report.
 fn environment(loudness: Loudness) -> Vec<(String, String)> {
     let mut env: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    if loudness.verbose > 1 {
-        env.push((quorate_contract::env::LOG.to_owned(), "debug".to_owned()));
+    let level = match loudness.verbose {
+        0 => "error",
+        1 => "info",
+        _ => "debug",
+    };
+    let log = quorate_contract::env::LOG;
+    if loudness.verbose > 0 || !env.iter().any(|(name, _)| name == log) {
+        env.push((log.to_owned(), level.to_owned()));
     }
     env
 }
@@ -328,7 +345,7 @@ fn left(name: &str, guest: Option<ValidatedProgram>, loudness: Loudness) -> anyh
                 argv.push(format!("--env={name}={value}"));
             }
             if let Some(dir) = &parallel.working_dir {
-                argv.push(format!("--chdir={dir}"));
+                argv.push(format!("--cwd={dir}"));
             }
             argv.push("--".into());
             argv.extend(parallel.argv);

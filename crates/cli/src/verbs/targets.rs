@@ -69,24 +69,21 @@ pub(super) fn resolve(
     if clusters.iter().any(|(name, _)| name == word) {
         return Ok(target(word, None));
     }
-    let (cluster, pod) = match word.split_once('/') {
-        Some((cluster, pod)) => {
-            let cluster = clusters.iter().find(|(name, _)| name == cluster);
-            let cluster = cluster.ok_or_else(|| unknown(word, clusters))?;
-            // The host name is as good as the short one.
-            let own = format!("{}-", cluster.0);
-            (cluster, pod.strip_prefix(&own).unwrap_or(pod))
-        }
-        None => {
-            let by_host = clusters.iter().find_map(|cluster| {
-                let pod = word.strip_prefix(&cluster.0)?.strip_prefix('-')?;
-                cluster.1.iter().any(|known| known == pod).then_some((cluster, pod))
-            });
-            match (by_host, clusters) {
-                (Some(found), _) => found,
-                (None, [only]) => (only, word),
-                _ => return Err(unknown(word, clusters)),
-            }
+    let (cluster, pod) = if let Some((cluster, pod)) = word.split_once('/') {
+        let cluster = clusters.iter().find(|(name, _)| name == cluster);
+        let cluster = cluster.ok_or_else(|| unknown(word, clusters))?;
+        // The host name is as good as the short one.
+        let own = format!("{}-", cluster.0);
+        (cluster, pod.strip_prefix(&own).unwrap_or(pod))
+    } else {
+        let by_host = clusters.iter().find_map(|cluster| {
+            let pod = word.strip_prefix(&cluster.0)?.strip_prefix('-')?;
+            cluster.1.iter().any(|known| known == pod).then_some((cluster, pod))
+        });
+        match (by_host, clusters) {
+            (Some(found), _) => found,
+            (None, [only]) => (only, word),
+            _ => return Err(unknown(word, clusters)),
         }
     };
     if cluster.1.iter().any(|known| known == pod) {

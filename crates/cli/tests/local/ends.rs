@@ -78,7 +78,7 @@ fn signalled(launcher: &str, signals: &[Signal]) -> (i32, String) {
     let ready = stage.path("ready");
     let launcher = format!("ready() {{ echo x >> {}; }}; {launcher}", ready.display());
     let child = stage.quorate(&["run", "-N", "2", "--", "x"], &launcher, STAY).spawn().unwrap();
-    let pid = Pid::from_raw(child.id() as i32);
+    let pid = Pid::from_raw(child.id().cast_signed());
     let lines = || std::fs::read_to_string(&ready).map_or(0, |text| text.lines().count());
     for (n, signal) in signals.iter().enumerate() {
         until("the launcher is ready", || lines() > n);
@@ -125,7 +125,7 @@ fn an_interrupted_cluster_is_not_restarted() {
     );
     let child = stage.quorate(&["run", file.to_str().unwrap()], &launcher, STAY).spawn().unwrap();
     until("the launcher is ready", || ready.exists());
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let ran = finish(child);
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(std::fs::read_to_string(ready).unwrap(), "x\n");

@@ -24,7 +24,7 @@ pub(crate) const STAY: &str = "trap 'exit 143' TERM; while :; do sleep 60 & wait
 /// A status stream of a cluster that is up.
 const UP: &str = r#"echo '{"cluster":"c","attempt":0,"state":"run","size":2,"minSize":2,"online":2,"onlineRanks":"0-1","torpidRanks":"","missing":[]}'; exec sleep 600"#;
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Stage {
     pub(crate) dir: tempfile::TempDir,
