@@ -139,40 +139,65 @@ const PMIX_URIS: [&str; 5] = [
     "PMIX_SERVER_URI2",
 ];
 
-/// Names that belong to one rank of one launch.
-const LAUNCH_NAMES: [&str; 9] = [
-    "MPIR_CVAR_PMI_VERSION",
-    "MPI_LOCALRANKID",
-    "MPI_LOCALNRANKS",
+/// Names that belong to one rank of one launch, as Open MPI's, MPICH's and Intel's launchers set
+/// them.
+const LAUNCH_NAMES: [&str; 28] = [
     "HYDI_CONTROL_FD",
+    "I_MPI_HYDRA_UUID",
+    "I_MPI_PIN_INFO",
+    "I_MPI_PIN_MAPPING",
+    "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
+    "MPIR_CVAR_PMI_VERSION",
+    "MPI_LOCALNRANKS",
+    "MPI_LOCALRANKID",
     "OMPI_APP_CTX_NUM_PROCS",
-    "OMPI_FIRST_RANKS",
-    "OMPI_COMMAND",
     "OMPI_ARGV",
+    "OMPI_COMMAND",
     "OMPI_FILE_LOCATION",
+    "OMPI_FIRST_RANKS",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_initial_wdir",
+    "OMPI_MCA_num_procs",
+    "OMPI_MCA_orte_app_num",
+    "OMPI_MCA_orte_bound_at_launch",
+    "OMPI_MCA_orte_hnp_uri",
+    "OMPI_MCA_orte_jobfam_session_dir",
+    "OMPI_MCA_orte_launch",
+    "OMPI_MCA_orte_local_daemon_uri",
+    "OMPI_MCA_orte_num_nodes",
+    "OMPI_MCA_orte_precondition_transports",
+    "OMPI_MCA_orte_top_session_dir",
+    "OMPI_MCA_pmix",
+    "OMPI_NUM_APP_CTX",
+    "PRTE_LAUNCHED",
 ];
 
 /// Families of such names.
-const LAUNCH_PREFIXES: [&str; 9] = [
-    "PMI_",
-    "PMI2_",
-    "PMIX_",
+const LAUNCH_PREFIXES: [&str; 13] = [
+    "HYDRA_BSTRAP_",
+    "I_MPI_INFO_",
     "JSM_",
     "OMPI_COMM_WORLD_",
-    "OMPI_UNIVERSE_",
-    "OMPI_MCA_orte_ess_",
     "OMPI_MCA_ess_base_",
+    "OMPI_MCA_orte_ess_",
+    "OMPI_UNIVERSE_",
+    "OMPI_WORLD_",
+    "PALS_",
+    "PMI2_",
+    "PMIX_",
+    "PMI_",
     "PRTE_MCA_ess_base_",
 ];
 
+/// What users set within these families: parameters, and where a moved installation is.
+const USER_PREFIXES: [&str; 3] = ["PMIX_MCA_", "PMIX_PREFIX", "PMIX_INSTALL_PREFIX"];
+
 /// Tells whether a variable of an outer launch must be taken out of the environment before ranks or
-/// batch scripts are started: with it, they would take themselves for a rank of that launch. MCA
-/// parameters of users (`OMPI_MCA_btl`, `PMIX_MCA_...`) stay.
+/// batch scripts are started: with it, they would take themselves for a rank of that launch. What
+/// users set (`OMPI_MCA_btl`, `PMIX_MCA_...`) stays.
 pub fn must_not_leak(name: &str) -> bool {
-    if name.starts_with("PMIX_MCA_") {
-        return false;
-    }
-    LAUNCH_NAMES.contains(&name) || LAUNCH_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    !begins(&USER_PREFIXES) && (LAUNCH_NAMES.contains(&name) || begins(&LAUNCH_PREFIXES))
 }
 
 #[cfg(test)]
@@ -257,8 +282,23 @@ mod tests {
         for name in environment(Offer::Auto, ALL).keys() {
             assert!(must_not_leak(name), "{name}");
         }
-        for name in ["OMPI_MCA_btl", "PMIX_MCA_gds", "MPIR_CVAR_CH4_NETMOD", "PATH", "SLURM_JOB_ID"]
+        for name in
+            ["PMI_HOSTNAME", "PMIX_SERVER_URI51", "OMPI_MCA_ess_base_jobid", "PRTE_LAUNCHED"]
         {
+            assert!(must_not_leak(name), "{name}");
+        }
+        for name in [
+            "OMPI_MCA_btl",
+            "OMPI_MCA_orte_default_hostfile",
+            "PMIX_MCA_gds",
+            "PMIX_PREFIX",
+            "OPAL_PREFIX",
+            "MPIR_CVAR_CH4_NETMOD",
+            "I_MPI_DEBUG",
+            "HYDRA_HOST_FILE",
+            "SLURM_JOB_ID",
+            "PATH",
+        ] {
             assert!(!must_not_leak(name), "{name}");
         }
     }

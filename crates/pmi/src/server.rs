@@ -158,6 +158,10 @@ impl JobServer {
                 Step::Taken(taken) => used += taken,
                 Step::More => {
                     connection.buffer.drain(..used);
+                    // One large message must not cost its size for ever.
+                    if connection.buffer.is_empty() {
+                        connection.buffer.shrink_to(LINE_MAX);
+                    }
                     self.connections.insert(client, connection);
                     break;
                 }
