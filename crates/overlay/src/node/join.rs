@@ -119,7 +119,7 @@ impl Node {
         }
         let up = &self.uplink;
         if let Some(candidate) = &up.candidate {
-            return Some(candidate.since + self.config.timing.dial_timeout);
+            return Some(candidate.since + self.patience(candidate.goal));
         }
         if up.parent.is_none() {
             return (!self.is_over()).then_some(up.dial_at);
@@ -136,7 +136,7 @@ impl Node {
             return;
         }
         if let Some(candidate) = &self.uplink.candidate {
-            if self.now.since(candidate.since) >= self.config.timing.dial_timeout {
+            if self.now.since(candidate.since) >= self.patience(candidate.goal) {
                 let link = candidate.link;
                 self.close(link, CloseReason::Timeout);
                 self.candidate_failed(link);
@@ -159,6 +159,16 @@ impl Node {
             }
         } else if self.is_away() && self.now >= self.uplink.home_at {
             self.start(0, Goal::Home);
+        }
+    }
+
+    /// How long a step of a candidate may take. A broker whose lease is running out has no time to
+    /// spend on one that does not answer.
+    fn patience(&self, goal: Goal) -> Millis {
+        let timing = &self.config.timing;
+        match goal {
+            Goal::Join | Goal::Home => timing.dial_timeout,
+            Goal::Better => timing.dial_timeout.min(Millis(timing.orphan_timeout.0 / 10)),
         }
     }
 

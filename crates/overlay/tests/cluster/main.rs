@@ -10,6 +10,7 @@ mod ledger;
 mod plan;
 mod random;
 mod run;
+mod scenes;
 mod shell;
 mod world;
 

@@ -145,6 +145,8 @@ pub(crate) struct World {
     spin: (u64, u64),
     pub(crate) frames: u64,
     effects: Vec<Effects>,
+    /// What was delivered where and when, if anybody wants to know.
+    pub(crate) record: Option<Vec<(u64, HostId, Delivery)>>,
     /// Nobody is started any more.
     pub(crate) closing: bool,
     /// Planned things that are due, for the caller.
@@ -168,6 +170,7 @@ impl World {
             spin: (0, 0),
             frames: 0,
             effects: Vec::new(),
+            record: None,
             closing: false,
             due: VecDeque::new(),
             cut_off: BTreeSet::new(),
@@ -658,6 +661,9 @@ impl World {
     }
 
     fn deliver(&mut self, host: HostId, delivery: Delivery) {
+        if let Some(record) = &mut self.record {
+            record.push((self.now, host, delivery.clone()));
+        }
         let writable = match &delivery {
             Delivery::Writable { channel, .. } => Some(*channel),
             _ => None,
