@@ -355,6 +355,7 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
         writeln!(file, "job {} {} {}", job.namespace(), job.hosts().join(","), nodes.join(","))?;
     }
     let tmp = std::env::temp_dir().join(job.namespace());
+    let shm = std::path::Path::new("/dev/shm").join(job.namespace());
     let (events, received) = channel();
     let children = Arc::new(Mutex::new(HashMap::new()));
     let mut launcher = Launcher {
@@ -371,7 +372,10 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
     for node in 0..nodes as usize {
         let own = tmp.join(format!("node-{node}"));
         std::fs::create_dir_all(&own)?;
-        let layout = Layout::new(job.clone(), node as u32, own.to_string_lossy())?;
+        let memory = shm.join(format!("node-{node}"));
+        std::fs::create_dir_all(&memory)?;
+        let layout = Layout::new(job.clone(), node as u32, own.to_string_lossy())?
+            .with_shm_dir(memory.to_string_lossy());
         launcher.servers.push(JobServer::new(layout.clone(), Options::default()));
         let pmi = listen(node, events.clone(), Event::PmiPort)?;
         let pmix = listen(node, events.clone(), Event::PmixPort)?;
@@ -415,6 +419,7 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
     let code = launcher.run(&received, settings.ranks)?;
     launcher.cleanups.iter().for_each(clean_up);
     std::fs::remove_dir_all(&tmp)?;
+    std::fs::remove_dir_all(&shm)?;
     let wires: Vec<String> = launcher.wires.iter().map(|(p, n)| format!("{p} {n}")).collect();
     eprintln!("loopback: exit {code}, wires: {}", wires.join(", "));
     Ok(code)
