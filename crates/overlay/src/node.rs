@@ -127,7 +127,7 @@ impl Node {
         match event {
             Event::Accepted { link, peer } => self.accepted(link, peer),
             Event::Connected { link } => self.connected(link),
-            Event::DialFailed { link, failure } => self.dial_failed(link, failure),
+            Event::DialFailed { link, failure } => self.dial_failed(link, &failure),
             Event::Closed { link, reason } => self.closed(link, &reason),
             Event::Frame { link, frame } => self.frame(link, frame),
             Event::Written { link, bytes } => {
@@ -145,14 +145,14 @@ impl Node {
     fn command(&mut self, command: Command) {
         match command {
             Command::Open { channel, to, service, payload } => {
-                self.open(channel, to, service, payload);
+                self.open(channel, to, service, &payload);
             }
             Command::Send { channel, payload } => self.send_data(channel, payload),
             Command::Grant { channel, credits } => self.grant(channel, credits),
             Command::Close { channel, result } => self.close_channel(channel, result),
             Command::Cast { to, service, payload } => self.cast(&to, &service, &payload),
             Command::Publish { topic, payload } => self.publish(topic, payload),
-            Command::Contribute { key, members, blob } => self.contribute(key, members, blob),
+            Command::Contribute { key, members, blob } => self.contribute(key, &members, blob),
             Command::EndJob { job } => self.end_job(job),
             Command::Finish { done, reason } => self.finish(done, reason),
             Command::Cleaned => self.cleaned(),

@@ -55,7 +55,7 @@ impl Channels {
 
     /// The local end that a wire id of a peer belongs to.
     fn find(&self, from: Rank, wire: u64) -> Option<ChannelId> {
-        if wire % 2 == 0 {
+        if wire.is_multiple_of(2) {
             self.accepted.get(&(from, wire)).copied()
         } else {
             let id = ChannelId(wire - 1);
@@ -81,7 +81,7 @@ fn too_large(bytes: usize) -> Failure {
 }
 
 impl Node {
-    pub(super) fn open(&mut self, id: ChannelId, to: Rank, service: String, payload: Bytes) {
+    pub(super) fn open(&mut self, id: ChannelId, to: Rank, service: String, payload: &Bytes) {
         let check = match self.reachable(to) {
             Ok(()) if payload.len() > MAX_MESSAGE => Err(too_large(payload.len())),
             Ok(()) if self.channels.open.len() >= MAX_CHANNELS => {
@@ -101,7 +101,7 @@ impl Node {
             Channel { peer: to, wire: id.0, credits: INITIAL_CREDITS, allowed: INITIAL_CREDITS };
         self.channels.open.insert(id, channel);
         let total = payload.len() as u32;
-        let (payload, rest) = self.cut(to, &payload);
+        let (payload, rest) = self.cut(to, payload);
         self.post_all(to, Message::Open { channel: id.0, service, total, payload }, rest);
         if let Some(session) = self.sessions.get_mut(to) {
             session.channels.insert(id);

@@ -153,7 +153,7 @@ fn unpack(parts: &[Arc<ResultPart>]) -> Vec<(Rank, Bytes)> {
 }
 
 impl Node {
-    pub(super) fn contribute(&mut self, key: ExchangeKey, members: IdSet, blob: Bytes) {
+    pub(super) fn contribute(&mut self, key: ExchangeKey, members: &IdSet, blob: Bytes) {
         let me = self.config.rank;
         let wrong = if !members.contains(me) {
             Some(Failure::new(FailureCode::Denied, format!("rank {me} is not a member")))
@@ -168,7 +168,7 @@ impl Node {
             self.deliver(Delivery::ExchangeFailed { key, rank: me, failure });
             return;
         }
-        if let Some(exchange) = self.join_exchange(key, &members, None) {
+        if let Some(exchange) = self.join_exchange(key, members, None) {
             exchange.bytes += blob.len();
             exchange.blobs.insert(me, blob);
             self.progress(key);

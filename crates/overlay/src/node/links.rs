@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    pub(super) fn dial_failed(&mut self, link: LinkId, failure: DialFailure) {
+    pub(super) fn dial_failed(&mut self, link: LinkId, failure: &DialFailure) {
         if self.links.remove(&link).is_some() {
             // Both are worth another try; the shell has logged them.
             let (DialFailure::Unreachable(_) | DialFailure::WrongKey(_)) = failure;
@@ -154,7 +154,7 @@ impl Node {
                 Frame::Confirm { members } => return self.confirm(members),
                 Frame::Expel { rank, boot, reason } => return self.expel(rank, boot, reason),
                 Frame::Sync(sync) => return self.sync(sync),
-                Frame::Event(event) => return self.event(event),
+                Frame::Event(event) => return self.event(&event),
                 Frame::Packet(packet) => return self.packet(packet, true),
                 Frame::Cast(cast) => return self.cast_frame(*cast, true),
                 Frame::Notice(notice) => return self.notice(notice, true),

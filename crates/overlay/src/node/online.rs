@@ -118,39 +118,34 @@ impl Family {
         let mut changes = Vec::new();
         for rank in std::mem::take(&mut self.dirty) {
             let told = self.reported.get(&rank).copied();
-            match self.claims.get_mut(&rank).and_then(|claims| claims.last_mut()) {
-                Some(claim) => {
-                    let fresh = std::mem::take(&mut claim.fresh);
-                    if fresh || told.map(|(boot, _)| boot) != Some(claim.boot) {
-                        changes.push(Change::Add {
-                            rank,
-                            boot: claim.boot,
-                            inventory: claim.inventory.clone(),
-                        });
-                    }
-                    // An added claim counts as lively.
-                    let was_torpid =
-                        !fresh && told.is_some_and(|(boot, torpid)| boot == claim.boot && torpid);
-                    if was_torpid != claim.torpid {
-                        changes.push(Change::Torpid {
-                            rank,
-                            boot: claim.boot,
-                            torpid: claim.torpid,
-                        });
-                    }
-                    self.reported.insert(rank, (claim.boot, claim.torpid));
+            let Some(claim) = self.claims.get_mut(&rank).and_then(|claims| claims.last_mut())
+            else {
+                let ended = self.ended.remove(&rank);
+                if let Some((boot, _)) = told {
+                    self.reported.remove(&rank);
+                    let (cause, reason) = ended.map_or_else(
+                        || (Cause::Collateral, String::new()),
+                        |(_, cause, reason)| (cause, reason),
+                    );
+                    changes.push(Change::Gone { rank, boot, cause, reason });
                 }
-                None => {
-                    let (cause, reason) = match self.ended.remove(&rank) {
-                        Some((_, cause, reason)) => (cause, reason),
-                        None => (Cause::Collateral, String::new()),
-                    };
-                    if let Some((boot, _)) = told {
-                        self.reported.remove(&rank);
-                        changes.push(Change::Gone { rank, boot, cause, reason });
-                    }
-                }
+                continue;
+            };
+            let fresh = std::mem::take(&mut claim.fresh);
+            if fresh || told.map(|(boot, _)| boot) != Some(claim.boot) {
+                changes.push(Change::Add {
+                    rank,
+                    boot: claim.boot,
+                    inventory: claim.inventory.clone(),
+                });
             }
+            // An added claim counts as lively.
+            let was_torpid =
+                !fresh && told.is_some_and(|(boot, torpid)| boot == claim.boot && torpid);
+            if was_torpid != claim.torpid {
+                changes.push(Change::Torpid { rank, boot: claim.boot, torpid: claim.torpid });
+            }
+            self.reported.insert(rank, (claim.boot, claim.torpid));
         }
         changes
     }

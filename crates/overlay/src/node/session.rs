@@ -313,6 +313,7 @@ impl Node {
         };
         session.ack_at = None;
         session.unacked = 0;
+        self.sessions.arm(to);
         self.forward(packet.to.rank, Frame::Packet(Box::new(packet)), false);
     }
 

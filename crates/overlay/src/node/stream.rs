@@ -140,9 +140,9 @@ impl Node {
     }
 
     /// The parent passes an event on.
-    pub(super) fn event(&mut self, event: Arc<Numbered>) {
+    pub(super) fn event(&mut self, event: &Arc<Numbered>) {
         if event.sequence == self.stream.last + 1 && self.stream.root.is_known() {
-            self.apply(&event);
+            self.apply(event);
         }
         // Others have been seen by way of another parent.
     }

@@ -5,6 +5,9 @@
 //! its seed; `QUORATE_SIM_SEED=<seed>` runs that one alone, `QUORATE_SIM_TRACE=1` prints each step
 //! of it.
 
+#![allow(clippy::print_stdout, reason = "a simulation tells what it did")]
+#![allow(clippy::panic, reason = "a broken promise ends the test")]
+
 mod large;
 mod ledger;
 mod plan;
@@ -20,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 fn setting(name: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "a test's knob")]
     let value = std::env::var(name).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }

@@ -154,14 +154,13 @@ fn act(world: &mut World, plan: &Plan, index: usize, fences: &mut Vec<(u64, usiz
 }
 
 fn heal(world: &mut World, index: usize) {
-    match index >> 40 {
-        1 => world.resume(index & 0xff_ffff),
-        _ => {
-            for host in 0..world.hosts.len() {
-                world.set_group(host, 0);
-            }
-            world.kick();
+    if index >> 40 == 1 {
+        world.resume(index & 0xff_ffff);
+    } else {
+        for host in 0..world.hosts.len() {
+            world.set_group(host, 0);
         }
+        world.kick();
     }
 }
 

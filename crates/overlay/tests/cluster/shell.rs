@@ -177,8 +177,6 @@ impl Shell {
                 }
             }
             Delivery::Data { channel, payload } => self.data(channel, &payload, ledger, random),
-            // The world goes on with the stream.
-            Delivery::Writable { .. } => Vec::new(),
             Delivery::Blocked { channel, payload } => {
                 // It is sent again when there is room.
                 if let Some(Talk::Stream { next, .. }) = self.talks.get_mut(&channel) {
@@ -296,7 +294,9 @@ impl Shell {
                 self.exchange_ended(key, Err(failure.to_string()), ledger);
                 Vec::new()
             }
-            Delivery::PublishRefused { .. }
+            // With `Writable` the world goes on with the stream.
+            Delivery::Writable { .. }
+            | Delivery::PublishRefused { .. }
             | Delivery::EventsLost { .. }
             | Delivery::Online { .. }
             | Delivery::Torpid { .. }

@@ -355,7 +355,7 @@ impl World {
                     return None;
                 }
             }
-            let Some(Reverse(entry)) = self.heap.pop() else { return None };
+            let Reverse(entry) = self.heap.pop()?;
             self.now = self.now.max(entry.at);
             self.step(entry.what);
         }
