@@ -7,6 +7,7 @@ use crate::effect::{ClientId, Effect};
 use crate::layout::{Job, JobSpec, Layout};
 use crate::server::{JobServer, Options};
 use crate::{Cleanup, CleanupOf};
+use proptest::prelude::*;
 use std::time::Duration;
 
 const NS: &str = "secret-1";
@@ -19,11 +20,15 @@ struct Node {
 }
 
 fn node(number: u32, encoding: Encoding) -> Node {
+    node_of(&[0, 0, 1, 1], number, encoding)
+}
+
+fn node_of(shape: &[u32], number: u32, encoding: Encoding) -> Node {
     let job = Job::new(JobSpec {
         namespace: NS.into(),
         id: "1".into(),
-        hosts: vec!["node-0".into(), "node-1".into()],
-        node_of: vec![0, 0, 1, 1],
+        hosts: (0..=*shape.iter().max().unwrap()).map(|node| format!("node-{node}")).collect(),
+        node_of: shape.to_vec(),
         ..JobSpec::default()
     });
     let layout = Layout::new(job.unwrap(), number, "/tmp/job").unwrap();
@@ -159,6 +164,13 @@ impl Node {
         }
         String::from_utf8(reader.string().unwrap().to_vec()).unwrap()
     }
+}
+
+/// The value of the last key-value that an answer brings.
+fn last_value(answer: &Answer) -> String {
+    let text = String::from_utf8_lossy(&answer.1);
+    let start = text.rfind("near").max(text.rfind("far")).unwrap();
+    text[start..].trim_end_matches('\0').to_owned()
 }
 
 const ALL: [u32; 1] = [u32::MAX - 1];
@@ -498,4 +510,75 @@ fn ranks_of_different_encodings_cannot_read_each_other() {
     let second = node.connect(1);
     let effects = node.get(second, 0, "key", &[]);
     assert_eq!(node.one_status(&effects), status::NOT_SUPPORTED);
+}
+
+/// Any shape of a few nodes, each with a rank.
+fn shape() -> impl Strategy<Value = Vec<u32>> {
+    (1u32..4).prop_flat_map(|nodes| {
+        prop::collection::vec(0..nodes, 0..6).prop_flat_map(move |more| {
+            let ranks: Vec<u32> = (0..nodes).chain(more).collect();
+            Just(ranks).prop_shuffle()
+        })
+    })
+}
+
+proptest! {
+    /// Ranks publish in some rounds and not in others; after each fence, everybody has the last
+    /// word of everybody, from the bucket that is meant for its node.
+    #[test]
+    fn everybody_has_the_last_word_of_everybody_after_a_fence(
+        shape in shape(),
+        old in any::<bool>(),
+        rounds in prop::collection::vec(any::<u16>(), 1..4),
+    ) {
+        let encoding = if old { Encoding::V3 } else { Encoding::V41 };
+        let count = shape.iter().max().unwrap() + 1;
+        let mut nodes: Vec<Node> = (0..count).map(|n| node_of(&shape, n, encoding)).collect();
+        let clients: Vec<ClientId> = shape
+            .iter()
+            .zip(0..)
+            .map(|(&node, rank)| nodes[node as usize].connect(rank))
+            .collect();
+        let mut last = vec![None; shape.len()];
+        for (round, published) in rounds.into_iter().enumerate() {
+            let mut blobs = Vec::new();
+            let mut due = None;
+            let mut released = 0;
+            for (rank, &home) in shape.iter().enumerate() {
+                let node = &mut nodes[home as usize];
+                if published >> rank & 1 == 1 {
+                    node.commit(clients[rank], &format!("near {round}"), &format!("far {round}"));
+                    last[rank] = Some(round);
+                }
+                for effect in node.fence(clients[rank], 1, &ALL) {
+                    match effect {
+                        Effect::Exchange { sequence, blob } => {
+                            blobs.push((home, blob.into()));
+                            due = Some(sequence);
+                        }
+                        _ => released += 1,
+                    }
+                }
+            }
+            for node in &mut nodes {
+                released += due.map_or(0, |due| node.server.exchanged(due, &blobs).len());
+            }
+            prop_assert_eq!(released, shape.len());
+            for (asker, &home) in shape.iter().enumerate() {
+                for rank in 0..shape.len() as u32 {
+                    let node = &mut nodes[home as usize];
+                    let infos = [("pmix.immediate", 1)];
+                    let effects = node.get(clients[asker], rank, "key", &infos);
+                    let Some(round) = last[rank as usize] else {
+                        prop_assert_eq!(node.one_status(&effects), status::NOT_FOUND);
+                        continue;
+                    };
+                    let near = shape[rank as usize] == home;
+                    let word = format!("{} {round}", if near { "near" } else { "far" });
+                    let got = answers(&effects);
+                    prop_assert_eq!(last_value(&got[0].1), word);
+                }
+            }
+        }
+    }
 }
