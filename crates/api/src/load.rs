@@ -1,7 +1,7 @@
 //! From the text of a file to a validated MiniCluster.
 //!
-//! The text becomes a tree that knows its lines ([`tree`]); the tree is held against the schema of
-//! the definition, pod templates included ([`structure`]); what is left is read into the types and
+//! The text becomes a tree that knows its lines (`tree`); the tree is held against the schema of
+//! the definition, pod templates included (`structure`); what is left is read into the types and
 //! validated. All findings come back together, each with its line, in the order of the file.
 
 mod structure;
