@@ -24,6 +24,8 @@ pub enum Target {
     Kubernetes,
     /// Pods on this machine, with its file system instead of images.
     Local,
+    /// Not decided: what only Kubernetes needs is a warning.
+    Any,
 }
 
 /// A MiniCluster without a fault: the sole input of the plan.

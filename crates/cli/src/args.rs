@@ -213,7 +213,7 @@ pub struct ValidateArgs {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Where the clusters shall run
-    #[arg(long, value_enum, default_value_t = TargetArg::Kubernetes)]
+    #[arg(long, value_enum, default_value_t = TargetArg::Any)]
     pub target: TargetArg,
 }
 
@@ -223,6 +223,8 @@ pub enum TargetArg {
     Kubernetes,
     /// Pods on this machine
     Local,
+    /// Either: what only Kubernetes needs is a warning
+    Any,
 }
 
 #[derive(Debug, Args)]

@@ -66,9 +66,7 @@ pub(super) fn check(
         })
         .collect();
     whole(&path, &base, findings);
-    if target == Target::Kubernetes {
-        images(&base, &launcher, &groups, findings);
-    }
+    images(&base, &launcher, &groups, target, findings);
     MergedTemplates { base, launcher, groups }
 }
 
@@ -162,16 +160,12 @@ fn image_of_other(
     target: Target,
     findings: &mut Findings,
 ) {
-    let Some(pod) = becomes.template.spec.as_ref().filter(|_| target == Target::Kubernetes) else {
-        return;
-    };
+    let Some(pod) = &becomes.template.spec else { return };
     let mut all = pod.containers.iter().chain(pod.init_containers.iter().flatten());
     let has_image = all.any(|other| other.name == container.name && other.image.is_some());
     if !has_image && !container.name.is_empty() {
-        findings.push(
-            Finding::error(path.key("image"), "missing")
-                .hint(format!("name the image of `{}`", container.name)),
-        );
+        let hint = format!("name the image of `{}`", container.name);
+        no_image(path.key("image"), &hint, target, findings);
     }
 }
 
@@ -349,7 +343,13 @@ fn whole(path: &FieldPath, merged: &Merged, findings: &mut Findings) {
 }
 
 /// On Kubernetes every main container needs an image.
-fn images(base: &Merged, launcher: &Merged, groups: &[Merged], findings: &mut Findings) {
+fn images(
+    base: &Merged,
+    launcher: &Merged,
+    groups: &[Merged],
+    target: Target,
+    findings: &mut Findings,
+) {
     let workers = if groups.is_empty() { std::slice::from_ref(base) } else { groups };
     let lacks = std::iter::once(launcher).chain(workers).any(|merged| {
         containers(&merged.template)
@@ -357,9 +357,23 @@ fn images(base: &Merged, launcher: &Merged, groups: &[Merged], findings: &mut Fi
             .is_none_or(|main| main.image.as_deref().unwrap_or("").is_empty())
     });
     if lacks {
-        findings.push(
-            Finding::error(FieldPath::new("spec.image"), "missing")
-                .hint("name the image that has your program; none of ours is needed in it"),
+        no_image(
+            FieldPath::new("spec.image"),
+            "name the image that has your program, none of ours is needed in it; only `quorate run` \
+             on one machine does without",
+            target,
+            findings,
         );
+    }
+}
+
+/// A missing image is wrong on Kubernetes, a warning where nobody has decided, and nothing here.
+fn no_image(path: FieldPath, hint: &str, target: Target, findings: &mut Findings) {
+    match target {
+        Target::Kubernetes => findings.push(Finding::error(path, "missing").hint(hint)),
+        Target::Any => {
+            findings.push(Finding::warning(path, "missing: Kubernetes needs it").hint(hint));
+        }
+        Target::Local => {}
     }
 }

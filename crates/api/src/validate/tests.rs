@@ -87,6 +87,9 @@ fn an_image_is_needed_on_kubernetes_and_useless_here() {
     assert_eq!(here.warnings[0].message, "not used on this machine");
     let there = validate(&object(&json!({"image": "x"})), Target::Kubernetes).unwrap();
     assert!(there.warnings.is_empty());
+    let anywhere = validate(&object(&json!({})), Target::Any).unwrap();
+    assert_eq!(anywhere.warnings[0].to_string(), "spec.image: missing: Kubernetes needs it");
+    assert!(validate(&object(&json!({"image": "x"})), Target::Any).unwrap().warnings.is_empty());
 }
 
 #[test]

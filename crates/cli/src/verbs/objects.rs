@@ -13,6 +13,7 @@ pub(super) fn validate(args: &ValidateArgs, loudness: Loudness) -> anyhow::Resul
     let target = match args.target {
         TargetArg::Kubernetes => Target::Kubernetes,
         TargetArg::Local => Target::Local,
+        TargetArg::Any => Target::Any,
     };
     let mut code = exit::OK;
     for file in &args.files {
@@ -39,7 +40,7 @@ pub(super) fn validate(args: &ValidateArgs, loudness: Loudness) -> anyhow::Resul
 
 pub(super) fn plan(args: &PlanArgs) -> anyhow::Result<i32> {
     let file = args.file.to_string_lossy();
-    let document = load(&read(&file)?, Target::Kubernetes)
+    let document = load(&read(&file)?, Target::Any)
         .map_err(|findings| Findings { file: Some(file.clone().into_owned()), findings })?;
     for warning in &document.validated.warnings {
         write_stderr(&format!("{}\n", warning.render(Some(&file))));
