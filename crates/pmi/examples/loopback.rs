@@ -24,6 +24,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -316,6 +317,11 @@ fn listen(
     Ok(address)
 }
 
+/// Where a job's shared memory goes.
+fn shared_memory(job: &Job) -> PathBuf {
+    Path::new("/dev/shm").join(job.namespace())
+}
+
 /// Starts a rank. The shell moves the socket from standard input, where std can put it, to
 /// descriptor 7.
 fn start(
@@ -333,6 +339,9 @@ fn start(
         }
     }
     command.envs(layout.environment(rank, transports, settings.offer));
+    // Nodes share this machine's memory and name, by which Open MPI 4 tells its files apart.
+    let shm = shared_memory(layout.job()).join(layout.host());
+    command.env("OMPI_MCA_btl_vader_backing_directory", shm);
     command.stdin(pair.map_or_else(Stdio::null, |stream| Stdio::from(OwnedFd::from(stream))));
     command.spawn()
 }
@@ -355,7 +364,7 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
         writeln!(file, "job {} {} {}", job.namespace(), job.hosts().join(","), nodes.join(","))?;
     }
     let tmp = std::env::temp_dir().join(job.namespace());
-    let shm = std::path::Path::new("/dev/shm").join(job.namespace());
+    let shm = shared_memory(&job);
     let (events, received) = channel();
     let children = Arc::new(Mutex::new(HashMap::new()));
     let mut launcher = Launcher {
@@ -372,10 +381,8 @@ fn launch(settings: &Settings) -> Result<i32, Box<dyn Error>> {
     for node in 0..nodes as usize {
         let own = tmp.join(format!("node-{node}"));
         std::fs::create_dir_all(&own)?;
-        let memory = shm.join(format!("node-{node}"));
-        std::fs::create_dir_all(&memory)?;
-        let layout = Layout::new(job.clone(), node as u32, own.to_string_lossy())?
-            .with_shm_dir(memory.to_string_lossy());
+        let layout = Layout::new(job.clone(), node as u32, own.to_string_lossy())?;
+        std::fs::create_dir_all(shm.join(layout.host()))?;
         launcher.servers.push(JobServer::new(layout.clone(), Options::default()));
         let pmi = listen(node, events.clone(), Event::PmiPort)?;
         let pmix = listen(node, events.clone(), Event::PmixPort)?;

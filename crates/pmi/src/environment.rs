@@ -124,10 +124,6 @@ impl Layout {
             // Open MPI 4 believes PMIx only when a known launcher is there; this name also turns
             // its own binding off, and does no harm to a nested mpirun.
             set("JSM_JSRUN_PORT", port.to_string());
-            if let Some(dir) = self.shm_dir() {
-                set("OMPI_MCA_btl_vader_backing_directory", dir.to_owned());
-                set("OMPI_MCA_btl_sm_backing_directory", dir.to_owned());
-            }
         }
         env
     }
@@ -218,7 +214,7 @@ mod tests {
             node_of: vec![0, 1, 1],
             ..JobSpec::default()
         });
-        let layout = Layout::new(job.unwrap(), 1, "/tmp/job").unwrap().with_shm_dir("/dev/shm/job");
+        let layout = Layout::new(job.unwrap(), 1, "/tmp/job").unwrap();
         let variables = layout.environment(2, &transports, offer);
         let count = variables.len();
         let map: BTreeMap<_, _> = variables.into_iter().collect();
@@ -252,8 +248,6 @@ mod tests {
             ("PMIX_HOSTNAME", "b"),
             ("PMIX_GDS_MODULE", "hash"),
             ("JSM_JSRUN_PORT", "5000"),
-            ("OMPI_MCA_btl_vader_backing_directory", "/dev/shm/job"),
-            ("OMPI_MCA_btl_sm_backing_directory", "/dev/shm/job"),
             ("OMPI_COMM_WORLD_RANK", "2"),
             ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
             ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
@@ -286,8 +280,7 @@ mod tests {
     #[test]
     fn all_that_a_launch_sets_must_not_leak_into_the_next() {
         for name in environment(Offer::Auto, ALL).keys() {
-            // Parameters that users set too are overwritten, not taken out.
-            assert!(must_not_leak(name) || name.ends_with("_backing_directory"), "{name}");
+            assert!(must_not_leak(name), "{name}");
         }
         for name in
             ["PMI_HOSTNAME", "PMIX_SERVER_URI51", "OMPI_MCA_ess_base_jobid", "PRTE_LAUNCHED"]

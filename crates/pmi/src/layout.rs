@@ -202,7 +202,6 @@ pub struct Layout {
     job: Arc<Job>,
     node: u32,
     tmp_dir: String,
-    shm_dir: Option<String>,
 }
 
 impl Layout {
@@ -213,17 +212,7 @@ impl Layout {
         if node as usize >= job.hosts.len() {
             return Err(LayoutError::OwnNode { node, nodes: job.hosts.len() });
         }
-        Ok(Self { job, node, tmp_dir: tmp_dir.into(), shm_dir: None })
-    }
-
-    /// Leads Open MPI's shared memory into a directory that only this job's ranks on this node use,
-    /// under the same terms as `tmp_dir`, in a file system that is memory. Needed where nodes of one
-    /// job share `/dev/shm` and a host name: Open MPI 4 tells files apart by host, user, job and
-    /// local rank alone, and crashes.
-    #[must_use]
-    pub fn with_shm_dir(mut self, shm_dir: impl Into<String>) -> Self {
-        self.shm_dir = Some(shm_dir.into());
-        self
+        Ok(Self { job, node, tmp_dir: tmp_dir.into() })
     }
 
     /// The whole job.
@@ -254,10 +243,5 @@ impl Layout {
     /// The job's own directory on this node.
     pub fn tmp_dir(&self) -> &str {
         &self.tmp_dir
-    }
-
-    /// The directory of [`Self::with_shm_dir`].
-    pub fn shm_dir(&self) -> Option<&str> {
-        self.shm_dir.as_deref()
     }
 }
