@@ -9,12 +9,12 @@ use quorate_contract::config::{
 };
 use quorate_contract::paths::CONFIG_KEY;
 
-use crate::{Context, meta, names};
+use crate::{meta, names};
 
 /// Stands for the UID of an object that nobody has stored or named yet.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 
-pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, context: &Context) -> AgentConfig {
+pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, domain: Option<&str>) -> AgentConfig {
     AgentConfig {
         version: VERSION,
         cluster: Cluster {
@@ -22,7 +22,7 @@ pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, context: &Context) ->
             namespace: cluster.namespace.clone(),
             uid: cluster.uid.clone().unwrap_or_else(|| NO_UID.to_owned()),
             subdomain: cluster.subdomain.clone(),
-            domain: context.cluster_domain.clone(),
+            domain: domain.map(str::to_owned),
         },
         size: cluster.size,
         min_size: cluster.min_size,

@@ -16,7 +16,7 @@ use quorate_api::jobset::{
 use quorate_api::names::LAUNCHER;
 use quorate_api::validate::{ValidatedGroup, ValidatedProgram};
 
-use crate::{Context, labels, meta, names, pod};
+use crate::{Context, config, labels, meta, names, pod};
 
 /// How often one index of a worker Job may fail before the Job does. The delays between, doubling
 /// from 10 s up to 10 min, make that 50 minutes.
@@ -45,7 +45,7 @@ pub(crate) fn jobset(cluster: &ValidatedMiniCluster, context: &Context) -> JobSe
         managed_by: None,
     };
     let mut metadata = meta::object(cluster, names::jobset(cluster));
-    metadata.annotations = Some([(labels::SPEC_HASH.to_owned(), spec_hash(cluster, &spec))].into());
+    metadata.annotations = Some([(labels::SPEC_HASH.to_owned(), spec_hash(cluster))].into());
     JobSet { metadata, spec, status: None }
 }
 
@@ -132,20 +132,21 @@ fn failure_policy(cluster: &ValidatedMiniCluster) -> FailurePolicy {
     }
 }
 
-/// A hash of what a live JobSet cannot take: everything but `suspend`, the time to live and the
-/// number of pods; those of the largest size are part of it.
-fn spec_hash(cluster: &ValidatedMiniCluster, spec: &JobSetSpec) -> String {
-    let mut fixed = spec.clone();
-    fixed.suspend = None;
-    fixed.ttl_seconds_after_finished = None;
-    for (job, group) in fixed.replicated_jobs.iter_mut().zip(&cluster.groups) {
-        if let Some(job) = &mut job.template.spec {
-            job.parallelism = Some(group.max_size.cast_signed());
-            job.completions = job.parallelism;
-        }
-    }
-    let text = serde_json::to_string(&fixed).expect("objects are plain data");
-    format!("{:016x}", fnv1a(text.as_bytes()))
+/// A hash of what the user asked for and a living cluster cannot take: everything but `suspend`, the
+/// time to live and the sizes below the largest one. The agent's image and what this crate adds to a
+/// pod are no part of it, so that a newer release does not replace every cluster.
+fn spec_hash(cluster: &ValidatedMiniCluster) -> String {
+    let mut config = config::agent_config(cluster, None);
+    (config.size, config.min_size) = (0, 0);
+    config.cluster.uid.clear();
+    let templates: Vec<_> = cluster.groups.iter().map(|group| &group.template).collect();
+    let fixed = serde_json::json!({
+        "config": config,
+        "templates": templates,
+        "maxRestarts": cluster.max_restarts,
+        "activeDeadlineSeconds": cluster.active_deadline_seconds,
+    });
+    format!("{:016x}", fnv1a(fixed.to_string().as_bytes()))
 }
 
 /// FNV-1a with 64 bits (draft-eastlake-fnv): it tells versions of one object apart and guards

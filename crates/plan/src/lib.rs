@@ -56,7 +56,7 @@ pub struct Plan {
 
 /// Plans a MiniCluster.
 pub fn plan(cluster: &ValidatedMiniCluster, context: &Context, seed: &Seed) -> Plan {
-    let config = config::agent_config(cluster, context);
+    let config = config::agent_config(cluster, context.cluster_domain.as_deref());
     Plan {
         jobset: jobset::jobset(cluster, context),
         secret: secret::secret(cluster, seed),

@@ -203,8 +203,9 @@ fn memory(name: &str, limit: Option<String>) -> Volume {
     }
 }
 
-/// The container runtime's 64 MiB make MPI fail at start: 128 MiB and 64 MiB for each task. Without
-/// known slots there is no limit of our own; the pod's memory limit holds anyway.
+/// 128 MiB, and 64 MiB for each task: Open MPI 5 takes 16 MiB a rank at start, and the container
+/// runtime's default of 64 MiB is not enough for a few. Without known slots there is no limit of our
+/// own; the pod's memory limit holds anyway.
 fn shm_size(group: &ValidatedGroup) -> Option<String> {
     group.slots.map(|slots| format!("{}Mi", 128 + 64 * u64::from(slots)))
 }
