@@ -6,7 +6,8 @@ use crate::broker::{Launching, Overlay, ProgramOutcome, Services, StopReason};
 use crate::job::Jobs;
 use crate::job::protocol::What;
 use crate::job::registry::Pod;
-use crate::launch::{environment, records, sweep};
+use crate::launch::records::{self, Records};
+use crate::launch::{environment, sweep};
 use crate::program::{self, Observed};
 use crate::{hosts, rsh};
 use quorate_contract::env as names;
@@ -43,6 +44,10 @@ impl Launching for Launcher {
             let what = left.join(", ");
             tracing::warn!(%what, "ended what an earlier broker of this pod had left running");
         }
+        match Records::open(&settings.run_dir) {
+            Ok(records) => self.jobs.record_in(records),
+            Err(error) => tracing::warn!(%error, "the run directory takes no task records"),
+        }
         if let Err(error) = hosts::link(&settings.run_dir) {
             tracing::warn!(%error, "the run directory takes no links: remote shells will not work");
         }
@@ -56,7 +61,7 @@ impl Launching for Launcher {
         program::run(self.jobs.clone(), self.observed.clone(), overlay)
     }
 
-    fn stop_tasks(&self, overlay: Overlay, _reason: StopReason, grace: Duration) -> BoxFuture<()> {
+    fn stop_tasks(&self, overlay: Overlay, reason: StopReason, grace: Duration) -> BoxFuture<()> {
         let jobs = self.jobs.clone();
         Box::pin(async move {
             jobs.order_all(What::Stop { grace_ms: grace.as_millis() as u64 });
@@ -68,7 +73,12 @@ impl Launching for Launcher {
             }
             // Daemons of launchers are in no group that is known.
             if jobs.had_groups() {
-                let prefix = environment::mark(overlay.settings(), "");
+                // A launcher such as Hydra gives its own pod's mark to ranks elsewhere; when the
+                // whole cluster is done, all of its marks are.
+                let prefix = match reason {
+                    StopReason::Done => environment::cluster_mark(overlay.settings()),
+                    _ => environment::mark(overlay.settings(), ""),
+                };
                 let killed = sweep::kill_marked(names::MARK, &prefix);
                 if killed > 0 {
                     tracing::info!(killed, "ended what remote commands had left running");

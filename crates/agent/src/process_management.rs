@@ -186,7 +186,14 @@ impl Server {
             }),
         };
         if let Some((listener, _)) = pmix {
-            server.listen(listener, JobServer::connect_pmix)?;
+            server.listen(listener, |job| {
+                // Made when the first rank needs it: most programs speak something else.
+                let dir = job.layout().tmp_dir().to_owned();
+                if let Err(error) = std::fs::create_dir_all(&dir) {
+                    tracing::warn!(%error, %dir, "a job's directory cannot be made");
+                }
+                job.connect_pmix()
+            })?;
         }
         if let Some((listener, _)) = tcp {
             server.listen(listener, JobServer::connect_tcp_pmi)?;

@@ -14,7 +14,6 @@ use crate::job::protocol::{Placed, kind, piece, split};
 use crate::launch::environment::{self, Variables};
 use crate::launch::outcome::{Ended, Judge, Outcome, Session, TaskEnd};
 use crate::launch::place::Offer;
-use crate::launch::records;
 use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::Merge;
 use crate::sys;
@@ -85,7 +84,7 @@ async fn command(jobs: &Jobs, observed: &Observed, overlay: &Overlay, argv: Vec<
         Ok((pid, process)) => {
             let status = ProgramStatus { tasks: 1, pods: 1, tasks_by_pod: String::from("1x1") };
             let _ = overlay.program_started(status).await;
-            let record = records::write(&settings.run_dir, "program", &[pid]).ok();
+            let record = jobs.record("program", &[pid]);
             let group = jobs.group(pid);
             // On its own: if the cluster stops before the command ends, somebody must still wait
             // for it.

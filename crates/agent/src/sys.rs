@@ -223,3 +223,12 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
         .map(|interface| interface.interface_name)
         .next()
 }
+
+/// What the standard library looks for when it starts a process: with both it has the C library
+/// start it (as vfork does) instead of copying this process's page tables. A static binary has
+/// only what somebody refers to.
+#[used]
+static QUICK_START: (
+    unsafe extern "C" fn() -> *const libc::c_char,
+    unsafe extern "C" fn(*mut libc::posix_spawn_file_actions_t, *const libc::c_char) -> libc::c_int,
+) = (libc::gnu_get_libc_version, libc::posix_spawn_file_actions_addchdir_np);

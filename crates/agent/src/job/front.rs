@@ -147,3 +147,53 @@ pub(crate) async fn relay(
         () = downward => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(n, v)| ((*n).to_string(), (*v).to_string())).collect()
+    }
+
+    fn request(env: Option<Vec<(String, String)>>, rules: &[&str]) -> Difference {
+        let request = ClientRequest {
+            command: Command::default(),
+            place: Where::Brokers("all".into()),
+            no_kill: false,
+            env,
+            env_rules: rules.iter().map(|rule| (*rule).to_string()).collect(),
+        };
+        let pod = [("PATH".into(), "/bin".into()), ("LANG".into(), "C".into())].into();
+        request.into_request(&pod).command.env
+    }
+
+    #[test]
+    fn a_request_carries_what_differs_from_the_clients_pod() {
+        let user = variables(&[("PATH", "/bin"), ("COLOUR", "blue")]);
+        let difference = request(Some(user), &["SIZE=4"]);
+        assert_eq!(difference.set, variables(&[("COLOUR", "blue"), ("SIZE", "4")]));
+        assert_eq!(difference.unset, ["LANG"]);
+    }
+
+    #[test]
+    fn a_request_without_environment_leaves_the_pods_alone() {
+        assert_eq!(request(None, &[]), Difference::default());
+        assert_eq!(request(None, &["A=1"]).set, variables(&[("A", "1")]));
+    }
+
+    #[test]
+    fn the_last_message_has_code_and_words() {
+        use crate::launch::outcome::Outcome;
+        use quorate_contract::report::Reason;
+        let end = |outcome| {
+            let all = Finished { outcome, started: Vec::new(), wire: [].into() };
+            finished(kind::FINISHED, &body(&all))
+        };
+        assert_eq!(end(Outcome::completed()), Some((0, None)));
+        let failed = Outcome::failed(7, Reason::ProgramFailed, "why");
+        assert_eq!(end(failed), Some((7, Some("why".to_string()))));
+        assert_eq!(finished(kind::OUT, b"{}"), None);
+        assert_eq!(finished(kind::FINISHED, b"x").map(|(code, _)| code), Some(exit::INTERNAL));
+    }
+}

@@ -9,7 +9,7 @@ use super::protocol::{
     Abort, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, What, Where, body,
     json, kind, message, split,
 };
-use crate::broker::{Channel, Membership, Offline, Overlay, Sender};
+use crate::broker::{CastFailed, Channel, Membership, Offline, Overlay, Sender};
 use crate::launch::outcome::{Cancel, Judge, Outcome, Verdict};
 use crate::launch::place::{Ask, Distribution, Offer, Placement, Tasks, place};
 use crate::launch::stdio::Slowest;
@@ -30,6 +30,9 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// How much longer than the grace a member may take to report the end of its tasks.
 const END_LIMIT: Duration = Duration::from_secs(15);
+
+/// The protocol of tasks that spoke none.
+const NO_WIRE: &str = "none";
 
 /// What happens to a job.
 #[derive(Debug)]
@@ -199,7 +202,8 @@ async fn lead(
         }
     }
     // From here on no loss is missed: the subscription is older than the launch.
-    let offline = overlay.offline();
+    let losses = Losses { offline: overlay.offline(), unreached: overlay.cast_failures() };
+    let exchanges = placement.pods() > 1;
     jobs.lead(number, events.clone());
     let _busy = jobs.busy();
     let placed = Placed { job: number, placement: placement.clone() };
@@ -231,8 +235,12 @@ async fn lead(
         jobs.led(number);
         return refused(Outcome::failed(exit::BROKER_LOST, Reason::BrokerLost, why));
     }
-    let led = job.run(&mut queue, offline).await;
+    let led = job.run(&mut queue, losses).await;
     jobs.led(number);
+    if exchanges && led.finished.wire.keys().any(|wire| wire != NO_WIRE) {
+        // Fails only when this broker is leaving, and its memory with it.
+        let _ = overlay.end_job(number).await;
+    }
     Led { placement: Some(placement), ..led }
 }
 
@@ -307,6 +315,12 @@ fn namespace() -> Result<String, getrandom::Error> {
     Ok(random.iter().fold(String::from("q-"), |name, byte| format!("{name}{byte:02x}")))
 }
 
+/// News of brokers that are gone or were not reached.
+struct Losses {
+    offline: broadcast::Receiver<Offline>,
+    unreached: broadcast::Receiver<CastFailed>,
+}
+
 struct StdinOf {
     /// Messages that came before the member.
     early: Vec<Bytes>,
@@ -340,18 +354,23 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    async fn run(
-        mut self,
-        queue: &mut mpsc::UnboundedReceiver<Event>,
-        mut offline: broadcast::Receiver<Offline>,
-    ) -> Led {
+    async fn run(mut self, queue: &mut mpsc::UnboundedReceiver<Event>, mut losses: Losses) -> Led {
         let start_limit = self.started + START_LIMIT;
         let mut all_joined = false;
         while !self.judge.done() || self.channels > 0 {
             all_joined |= self.left.keys().all(|broker| self.joined.contains(broker));
             tokio::select! {
                 Some(event) = queue.recv() => self.happened(event).await,
-                lost = offline.recv() => match lost {
+                failed = losses.unreached.recv() => if let Ok(CastFailed { service, ranks }) = failed
+                    && service == LAUNCH
+                {
+                    for (rank, why) in ranks {
+                        if !self.joined.contains(&rank) {
+                            self.lost(rank, &why);
+                        }
+                    }
+                },
+                lost = losses.offline.recv() => match lost {
                     Ok(Offline { rank, reason }) => self.lost(rank, &reason),
                     Err(broadcast::error::RecvError::Lagged(_)) => self.look_for_lost(),
                     Err(broadcast::error::RecvError::Closed) => {
@@ -390,7 +409,7 @@ impl Job<'_> {
                 if let Some(wire) = task.wire {
                     *self.wire.entry(wire).or_default() += 1;
                 } else {
-                    *self.wire.entry("none".to_string()).or_default() += 1;
+                    *self.wire.entry(NO_WIRE.to_string()).or_default() += 1;
                 }
                 if task.ended.end.was_started() {
                     self.begun.push(broker);

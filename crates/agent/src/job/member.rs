@@ -11,7 +11,7 @@ use super::{Jobs, protocol};
 use crate::broker::{Channel, Overlay, Receiver, Sender};
 use crate::launch::environment::{self, Standing, Variables};
 use crate::launch::outcome::{Ended, Session, TaskEnd};
-use crate::launch::records::{self, Recorded};
+use crate::launch::records::Recorded;
 use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::{Lines, Slowest, Tail};
 use crate::launch::{sweep, text};
@@ -243,11 +243,7 @@ impl<'a> Tasks<'a> {
             }
         }
         let pids: Vec<i32> = self.running.iter().map(|t| t.pid).filter(|pid| *pid > 0).collect();
-        let name = format!("job-{}", self.launch.job);
-        match records::write(&self.overlay.settings().run_dir, &name, &pids) {
-            Ok(record) => self.record = Some(record),
-            Err(error) => tracing::warn!(%error, "the run directory takes no task record"),
-        }
+        self.record = self.jobs.record(&format!("job-{}", self.launch.job), &pids);
     }
 
     /// The directory of the tasks.
@@ -299,7 +295,6 @@ impl<'a> Tasks<'a> {
         let job = quorate_pmi::Job::new(spec).map_err(|error| failed(error.to_string()))?;
         let layout = Layout::new(job, self.node, self.dir.to_string_lossy())
             .map_err(|error| failed(error.to_string()))?;
-        std::fs::create_dir_all(&self.dir).map_err(|error| failed(error.to_string()))?;
         let exchanger = OverOverlay {
             overlay: self.overlay.clone(),
             job: self.launch.job,

@@ -7,12 +7,13 @@ use super::{front, leader, member, protocol};
 use crate::broker::{Channel, Overlay, Services};
 use crate::launch::affinity::Allowance;
 use crate::launch::environment::Variables;
+use crate::launch::records::{Recorded, Records};
 use crate::process_management::Server;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::{mpsc, watch};
 
 /// What a broker knows of its pod from its start on.
@@ -51,6 +52,7 @@ struct Shared {
     /// Members and sessions that still have processes.
     busy: watch::Sender<usize>,
     next: AtomicU64,
+    records: OnceLock<Records>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +115,7 @@ impl Jobs {
                 tables: Mutex::new(Tables::default()),
                 busy: watch::Sender::new(0),
                 next: AtomicU64::new((seconds & 0xffff_ffff) << 20),
+                records: OnceLock::new(),
             }),
         }
     }
@@ -120,6 +123,24 @@ impl Jobs {
     /// The pod.
     pub fn pod(&self) -> &Pod {
         &self.shared.pod
+    }
+
+    /// Writes down what runs from now on.
+    pub fn record_in(&self, records: Records) {
+        // A broker registers once.
+        let _ = self.shared.records.set(records);
+    }
+
+    /// Writes process groups down, for the broker that comes after a crash. Without a writable
+    /// run directory there is no record, and the cluster goes on.
+    pub fn record(&self, name: &str, pids: &[i32]) -> Option<Recorded> {
+        match self.shared.records.get()?.write(name, pids) {
+            Ok(recorded) => Some(recorded),
+            Err(error) => {
+                tracing::warn!(%error, "the run directory takes no task record");
+                None
+            }
+        }
     }
 
     /// Adds the services of leader, member and front.

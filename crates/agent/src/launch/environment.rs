@@ -109,7 +109,12 @@ pub fn pod(settings: &Settings, all: &mut Variables) {
 /// The value of the variable that marks what the agent has started, so that a sweep finds
 /// processes that left their group and session. No two brokers of a machine share one.
 pub fn mark(settings: &Settings, what: &str) -> String {
-    format!("{}.{}.{}.{what}", settings.config.cluster.uid, settings.attempt, settings.rank)
+    format!("{}{}.{what}", cluster_mark(settings), settings.rank)
+}
+
+/// What the marks of all brokers of this cluster and attempt start with.
+pub fn cluster_mark(settings: &Settings) -> String {
+    format!("{}.{}.", settings.config.cluster.uid, settings.attempt)
 }
 
 /// Where a task stands in its job.

@@ -1,85 +1,128 @@
 //! What runs in this pod, written down so that the next broker finds it.
 //!
-//! Owns: one file for each job in the run directory, with the process groups of its tasks and when
-//! they started. A broker that was killed leaves them behind; the one that the supervisor starts
-//! in its place ends what is still there: its leader has long counted those tasks as lost.
+//! Owns: a journal in the run directory, with the process groups of jobs, remote commands and the
+//! program, and when they started. A broker that was killed leaves it behind; the one that the
+//! supervisor starts in its place ends what is still there: the leader has long counted those
+//! tasks as lost.
 //!
-//! The start time (field 22 of `/proc/PID/stat`, proc(5)) tells a task from a later process with
-//! its number.
+//! The journal is lines of JSON, a [`Line`] each, appended while the broker lives and emptied when
+//! nothing runs: a file for each job would cost more than starting a task. The start time (field
+//! 22 of `/proc/PID/stat`, proc(5)) tells a task from a later process with its number.
 
 use crate::sys;
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-/// The directory within the run directory.
-pub const DIR: &str = "tasks";
+/// The journal within the run directory.
+pub const JOURNAL: &str = "tasks/journal";
 
-/// The tasks of one job, or one session, in this pod.
+/// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// What they belong to: `job-5`, `program`, `rsh-3`.
-    pub name: String,
-    /// Process groups with the start time of their leaders.
-    pub groups: Vec<(i32, u64)>,
+#[serde(rename_all = "camelCase")]
+pub enum Line {
+    /// Something has begun.
+    Begun {
+        /// What: `job-5`, `program`, `rsh-3`. Unique in the life of a broker.
+        name: String,
+        /// Its process groups with the start time of their leaders.
+        groups: Vec<(i32, u64)>,
+    },
+    /// It has ended, and nothing is left of it.
+    Ended {
+        /// What.
+        name: String,
+    },
 }
 
-/// The file of a record. Dropping it removes the file: nothing is left to find.
+/// The journal of this broker. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Records {
+    journal: Arc<Mutex<Journal>>,
+}
+
+#[derive(Debug)]
+struct Journal {
+    file: File,
+    running: usize,
+}
+
+/// Something that is written down. Dropping it says that it has ended.
 #[derive(Debug)]
 pub struct Recorded {
-    path: PathBuf,
+    records: Records,
+    name: String,
 }
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // If it stays, the next broker finds numbers whose start times match nothing.
-        let _ = std::fs::remove_file(&self.path);
+        let name = std::mem::take(&mut self.name);
+        // If it cannot be said, the next broker finds numbers whose start times match nothing.
+        let _ = self.records.append(&Line::Ended { name });
     }
 }
 
-/// Writes a record. A broker without a writable run directory goes on without.
-pub fn write(run_dir: &Path, name: &str, pids: &[i32]) -> io::Result<Recorded> {
-    let dir = run_dir.join(DIR);
-    let path = dir.join(name);
-    let groups = pids.iter().filter_map(|pid| Some((*pid, start_time(*pid)?))).collect();
-    let record = Record { name: name.to_string(), groups };
-    let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
-    if std::fs::write(&path, &text).is_err() {
-        std::fs::create_dir_all(&dir)?;
-        std::fs::write(&path, &text)?;
-    }
-    Ok(Recorded { path })
-}
-
-/// Ends what an earlier broker of this pod left running, and forgets it. Gives the names of the
-/// records that still had processes.
-pub fn sweep(run_dir: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(run_dir.join(DIR)) else { return found };
-    for entry in entries.flatten() {
-        let record = std::fs::read(entry.path())
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
-        if let Some(record) = record {
-            let mut alive = false;
-            for (pid, started) in &record.groups {
-                // The leader may be gone while others of its group live; a group number is not
-                // given out again as long as the group has members, but it may have none.
-                let mine = match start_time(*pid) {
-                    Some(now) => now == *started,
-                    None => group_without_leader(*pid),
-                };
-                if mine && sys::signal_group(*pid, libc::SIGKILL) {
-                    alive = true;
-                }
-            }
-            if alive {
-                found.push(record.name);
-            }
+impl Records {
+    /// Begins an empty journal; what an earlier broker left must have been swept.
+    pub fn open(run_dir: &Path) -> io::Result<Self> {
+        let path = run_dir.join(JOURNAL);
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir)?;
         }
-        let _ = std::fs::remove_file(entry.path());
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.set_len(0)?;
+        Ok(Self { journal: Arc::new(Mutex::new(Journal { file, running: 0 })) })
     }
-    found
+
+    /// Writes the process groups of something down.
+    pub fn write(&self, name: &str, pids: &[i32]) -> io::Result<Recorded> {
+        let groups = pids.iter().filter_map(|pid| Some((*pid, start_time(*pid)?))).collect();
+        self.append(&Line::Begun { name: name.to_string(), groups })?;
+        Ok(Recorded { records: self.clone(), name: name.to_string() })
+    }
+
+    fn append(&self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line).map_err(io::Error::other)?;
+        text.push(b'\n');
+        let mut journal = self.journal.lock().map_err(|_| io::ErrorKind::Other)?;
+        match line {
+            Line::Begun { .. } => journal.running += 1,
+            Line::Ended { .. } => journal.running -= 1,
+        }
+        if journal.running == 0 { journal.file.set_len(0) } else { journal.file.write_all(&text) }
+    }
+}
+
+/// Ends what an earlier broker of this pod left running. Gives the names of what still had
+/// processes.
+pub fn sweep(run_dir: &Path) -> Vec<String> {
+    let mut begun: BTreeMap<String, Vec<(i32, u64)>> = BTreeMap::new();
+    let bytes = std::fs::read(run_dir.join(JOURNAL)).unwrap_or_default();
+    for line in bytes.split(|b| *b == b'\n') {
+        // The last line may be cut short.
+        match serde_json::from_slice(line) {
+            Ok(Line::Begun { name, groups }) => drop(begun.insert(name, groups)),
+            Ok(Line::Ended { name }) => drop(begun.remove(&name)),
+            Err(_) => {}
+        }
+    }
+    let kill = |(pid, started): &(i32, u64)| {
+        // The leader may be gone while others of its group live; a group's number is not given
+        // out again as long as the group has members.
+        let mine = match start_time(*pid) {
+            Some(now) => now == *started,
+            None => group_without_leader(*pid),
+        };
+        mine && sys::signal_group(*pid, libc::SIGKILL)
+    };
+    begun
+        .into_iter()
+        .filter(|(_, groups)| groups.iter().filter(|group| kill(group)).count() > 0)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// When a process started, in clock ticks since the boot of the machine.
@@ -103,11 +146,15 @@ mod tests {
     fn the_next_broker_ends_what_the_killed_one_left() {
         let dir = tempfile::tempdir().unwrap();
         let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        let recorded = write(dir.path(), "job-1", &[child.id().cast_signed()]).unwrap();
+        let records = Records::open(dir.path()).unwrap();
+        let ended = records.write("job-1", &[std::process::id().cast_signed()]).unwrap();
+        let running = records.write("job-2", &[child.id().cast_signed()]).unwrap();
+        drop(ended);
         // A killed broker runs no destructor.
-        std::mem::forget(recorded);
-        assert_eq!(sweep(dir.path()), ["job-1"]);
+        std::mem::forget(running);
+        assert_eq!(sweep(dir.path()), ["job-2"]);
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        Records::open(dir.path()).unwrap();
         assert_eq!(sweep(dir.path()), Vec::<String>::new());
     }
 
@@ -116,11 +163,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let pid = child.id().cast_signed();
-        let record =
-            Record { name: "job-1".into(), groups: vec![(pid, start_time(pid).unwrap() - 1)] };
-        std::fs::create_dir(dir.path().join(DIR)).unwrap();
-        std::fs::write(dir.path().join(DIR).join("x"), serde_json::to_vec(&record).unwrap())
-            .unwrap();
+        let groups = vec![(pid, start_time(pid).unwrap() - 1)];
+        let line = Line::Begun { name: "job-1".into(), groups };
+        std::fs::create_dir(dir.path().join("tasks")).unwrap();
+        std::fs::write(dir.path().join(JOURNAL), serde_json::to_vec(&line).unwrap()).unwrap();
         assert!(sweep(dir.path()).is_empty());
         assert!(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
@@ -128,9 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_goes_with_its_job() {
+    fn a_journal_does_not_grow_for_ever_and_a_cut_line_hurts_nobody() {
         let dir = tempfile::tempdir().unwrap();
-        drop(write(dir.path(), "job-7", &[std::process::id().cast_signed()]).unwrap());
-        assert_eq!(std::fs::read_dir(dir.path().join(DIR)).unwrap().count(), 0);
+        let records = Records::open(dir.path()).unwrap();
+        for n in 0..100 {
+            drop(records.write(&format!("job-{n}"), &[]).unwrap());
+        }
+        assert_eq!(std::fs::metadata(dir.path().join(JOURNAL)).unwrap().len(), 0);
+        std::fs::write(dir.path().join(JOURNAL), "{\"begun\":{\"name\":\"job-1\",\"gro").unwrap();
+        assert!(sweep(dir.path()).is_empty());
     }
 }

@@ -142,13 +142,11 @@ fn command(start: &Start<'_>) -> Result<(PathBuf, Command), TaskEnd> {
     let name = start.argv.first().ok_or_else(|| TaskEnd::NotFound(String::new()))?;
     let program = find(name, start.env.get(OsStr::new("PATH")).map(AsRef::as_ref), start.cwd)?;
     let mut command = Command::new(&program);
-    command
-        .arg0(name)
-        .args(&start.argv[1..])
-        .env_clear()
-        .envs(start.env)
-        .current_dir(start.cwd)
-        .process_group(0);
+    command.arg0(name).args(&start.argv[1..]).env_clear().envs(start.env).process_group(0);
+    // The directory that is inherited anyhow needs no system call in the child.
+    if std::env::current_dir().ok().as_deref() != Some(start.cwd) {
+        command.current_dir(start.cwd);
+    }
     Ok((program, command))
 }
 

@@ -13,7 +13,7 @@ use crate::launch::environment;
 use crate::launch::outcome::TaskEnd;
 use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::Tail;
-use crate::launch::{records, text};
+use crate::launch::text;
 use crate::sys;
 use bytes::Bytes;
 use quorate_contract::{env as names, exit};
@@ -112,7 +112,7 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
     };
     let _group = jobs.group(task.pid);
     tracing::info!(from, session = %name, "a remote command starts");
-    let record = records::write(&settings.run_dir, &name, &[task.pid]).ok();
+    let record = jobs.record(&name, &[task.pid]);
     super::landed(&overlay).await;
     let (over, ended) = watch::channel(false);
     let tail = Arc::new(Mutex::new(Tail::default()));
