@@ -126,7 +126,7 @@ fn install(pod: &PodSpec, context: &Context) -> Container {
     Container {
         name: name::INSTALL.to_owned(),
         image: Some(context.agent_image.clone()),
-        command: Some(vec![paths::IMAGE_AGENT.to_owned(), "install".to_owned()]),
+        command: Some([paths::IMAGE_AGENT, "install", paths::BIN_DIR].map(str::to_owned).into()),
         resources: Some(ResourceRequirements {
             limits: Some(resources.clone()),
             requests: Some(resources),
