@@ -2,6 +2,8 @@
 //! [`codec`], what they cause is in the node.
 
 mod codec;
+mod decode;
+mod encode;
 mod wire;
 
 pub use codec::{Decoder, FrameError};

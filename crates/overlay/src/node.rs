@@ -6,8 +6,9 @@
 //! registry (rank 0)              who is online; graces, quorum, expulsions
 //! liveness                       pings, proof that rank 0 lives, torpid, lost, self-fencing
 //! stream                         numbered events down the tree
-//! sessions ─ channels, casts     reliable messages between any two brokers
-//! exchanges                      reductions up, results down
+//! session, receive, notice       reliable messages between any two brokers
+//! channels, cast                 what services make of them
+//! exchange                       reductions up, results down
 //! shutdown                       children leave before their parents
 //! ```
 //!
@@ -23,6 +24,7 @@ mod links;
 mod liveness;
 mod notice;
 mod online;
+mod receive;
 mod registry;
 mod session;
 mod shutdown;
@@ -85,7 +87,9 @@ impl Node {
     /// A node at the start of its life. Nothing happens before its first event, which can be
     /// [`Event::Tick`].
     pub fn new(config: Config, now: Millis) -> Self {
-        let topology = Topology::new(config.max_size.max(config.size), config.fanout);
+        // A rank beyond the cluster has ancestors too, which will refuse it.
+        let ranks = config.max_size.max(config.size).max(config.rank.saturating_add(1));
+        let topology = Topology::new(ranks, config.fanout);
         let inventory =
             serde_json::to_vec(&config.inventory).expect("plain data always serializes");
         let is_root = config.rank == 0;
@@ -163,6 +167,10 @@ impl Node {
 
     /// What follows from an event, and the timers that are due.
     fn settle(&mut self) {
+        if self.state == State::Exit {
+            self.loopback.clear();
+            return;
+        }
         while let Some(message) = self.loopback.pop_front() {
             let me = self.config.rank;
             self.message(me, message);

@@ -168,6 +168,11 @@ impl Node {
             self.deliver(Delivery::ExchangeFailed { key, rank: me, failure });
             return;
         }
+        if members.len() == 1 {
+            // Nobody else has a part in it.
+            self.deliver(Delivery::Exchanged { key, blobs: vec![(me, blob)] });
+            return;
+        }
         if let Some(exchange) = self.join_exchange(key, members, None) {
             exchange.bytes += blob.len();
             exchange.blobs.insert(me, blob);

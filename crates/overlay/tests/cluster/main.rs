@@ -2,14 +2,15 @@
 //!
 //! `QUORATE_SIM_RUNS` sets how many random runs there are (20,000), `QUORATE_SIM_FIRST` the first
 //! seed. A run that breaks an invariant of `docs/spec/overlay.md` is made smaller and printed with
-//! its seed; `QUORATE_SIM_SEED=<seed>` runs that one alone, `QUORATE_SIM_TRACE=1` prints each step
-//! of it.
+//! its seed; `QUORATE_SIM_SEED=<seed>` runs that one alone, `QUORATE_SIM_SHRINK=1` makes it smaller
+//! first, `QUORATE_SIM_TRACE=1` prints each step of it.
 
 #![allow(clippy::print_stdout, reason = "a simulation tells what it did")]
 #![allow(clippy::panic, reason = "a broken promise ends the test")]
 
 mod large;
 mod ledger;
+mod net;
 mod plan;
 mod random;
 mod run;

@@ -347,7 +347,8 @@ impl Shell {
                 }
                 *next += 1;
                 if let Some(talk) = ledger.channels.get_mut(id) {
-                    talk.arrived += 1;
+                    // Counted anew when a successor of the peer gets it all once more.
+                    talk.arrived = *next;
                 }
                 let after = if random.chance(20) { random.below(200) } else { 0 };
                 vec![Wish { after, command: Command::Grant { channel, credits: 1 }, then: None }]
