@@ -3,6 +3,7 @@
 //! Owns: a command's environment and stdio, the output of a parallel program, the proof of
 //! placement and the report. Ranks of parallel programs are the job's business.
 
+mod input;
 pub mod placement;
 
 use crate::broker::services::BoxFuture;
@@ -10,7 +11,7 @@ use crate::broker::{Overlay, ProgramOutcome, Services};
 use crate::hosts;
 use crate::job::Jobs;
 use crate::job::leader::{self, Led};
-use crate::job::protocol::{Placed, kind, piece, split};
+use crate::job::protocol::{Placed, kind, piece, split, taken};
 use crate::launch::environment::{self, Variables};
 use crate::launch::outcome::{Ended, Judge, Outcome, Session, TaskEnd};
 use crate::launch::place::Offer;
@@ -189,9 +190,11 @@ async fn parallel(jobs: Jobs, overlay: Overlay, parallel: Parallel) -> Report {
         let (to_writer, pieces) = mpsc::channel(16);
         let label = parallel.label_io;
         let writer = std::thread::spawn(move || write(pieces, label));
-        let telling = tokio::spawn(relay(queue, to_writer, overlay.clone()));
+        let window = input::Window::default();
+        let telling = tokio::spawn(relay(queue, to_writer, overlay.clone(), window.clone()));
         let led = {
-            let (_handle, led) = leader::lead_here(&jobs, &overlay, request, messages);
+            let (handle, led) = leader::lead_here(&jobs, &overlay, request, messages);
+            input::feed(handle, window);
             led.await
         };
         // The leader is gone, and with it the queue's other end: all output is on its way.
@@ -241,6 +244,7 @@ async fn relay(
     mut messages: mpsc::Receiver<Bytes>,
     to_writer: mpsc::Sender<(u8, Bytes)>,
     overlay: Overlay,
+    window: input::Window,
 ) {
     while let Some(received) = messages.recv().await {
         match split(received) {
@@ -253,6 +257,9 @@ async fn relay(
                     };
                     let _ = overlay.program_started(status).await;
                 }
+            }
+            Some((kind::TAKEN, payload)) => {
+                window.taken(taken(&payload).unwrap_or(0) as usize);
             }
             Some((kind @ (kind::OUT | kind::ERR | kind::NOTICE), payload)) => {
                 // Without a reader of its output the program runs on, as a pod's does.

@@ -111,6 +111,12 @@ impl Handle {
         let payload = Bytes::copy_from_slice(&[signal as u8]);
         let _ = self.events.send(Event::Client { kind: kind::SIGNAL, payload });
     }
+
+    /// Gives the tasks that read standard input a piece of it; `None` is its end.
+    pub fn input(&self, piece: Option<Bytes>) {
+        let kind = if piece.is_some() { kind::STDIN } else { kind::STDIN_END };
+        let _ = self.events.send(Event::Client { kind, payload: piece.unwrap_or_default() });
+    }
 }
 
 /// Serves a front: leads its job and tells it the end.

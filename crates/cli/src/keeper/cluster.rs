@@ -158,6 +158,7 @@ impl Keeper {
             pod.working_dir,
             termination_log,
             grace,
+            address.is_some(),
         );
         self.pods.insert(pid.as_raw(), running);
         if let Some([out, err]) = front_ends {

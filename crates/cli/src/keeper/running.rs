@@ -22,12 +22,15 @@ pub(super) struct RunningPod {
     /// What kept its command from starting.
     pub(super) problem: Option<String>,
     grace: Duration,
+    /// It is PID 1 of its pod.
+    is_init: bool,
     terminating: bool,
     /// When SIGKILL follows SIGTERM.
     pub(super) deadline: Option<Duration>,
 }
 
 impl RunningPod {
+    #[expect(clippy::too_many_arguments, reason = "one call; the fields are all of it")]
     pub(super) fn new(
         id: PodId,
         ordinal: u32,
@@ -36,6 +39,7 @@ impl RunningPod {
         working_dir: PathBuf,
         termination_log: PathBuf,
         grace: Duration,
+        is_init: bool,
     ) -> Self {
         Self {
             id,
@@ -47,6 +51,7 @@ impl RunningPod {
             started: false,
             problem: None,
             grace,
+            is_init,
             terminating: false,
             deadline: None,
         }
@@ -63,12 +68,24 @@ impl RunningPod {
         }
         self.terminating = true;
         self.deadline = Some(now + self.grace);
-        if self.started {
+        // The kernel drops signals that PID 1 has no handler for. Before its command is ready to
+        // take the request, to wait for it would be to wait for nothing.
+        if self.started && (!self.is_init || self.catches(libc::SIGTERM)) {
             self.signal(libc::SIGTERM);
         } else {
-            // Before its command runs there is nobody who could take the signal.
             self.kill();
         }
+    }
+
+    /// Whether the pod's command has a handler for a signal (`SigCgt` of proc(5)).
+    fn catches(&self, signal: i32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid));
+        let mask = status.ok().and_then(|status| {
+            let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            u64::from_str_radix(line.trim(), 16).ok()
+        });
+        // Where it cannot be told, the polite way is right.
+        mask.is_none_or(|mask| mask & (1 << (signal - 1)) != 0)
     }
 
     pub(super) fn kill_if_due(&mut self, now: Duration) {

@@ -153,14 +153,13 @@ impl Root {
     }
 
     fn proc_and_sys() -> Result<(), SandboxError> {
-        let quiet = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         for name in ["/proc", "/sys", "/dev"] {
             make_directory(Path::new(name))?;
         }
-        kernel_file_system("proc", Path::new("/proc"), quiet)?;
+        own_proc()?;
         // The pod's own /sys shows its own links; where that is not allowed, this machine's is
         // better than none.
-        if kernel_file_system("sysfs", Path::new("/sys"), quiet).is_ok() {
+        if kernel_file_system("sysfs", Path::new("/sys")).is_ok() {
             let groups = Path::new("/sys/fs/cgroup");
             if groups.exists() {
                 let _ = bind(&format!("{OLD_ROOT}/sys/fs/cgroup"), groups, true);
@@ -330,7 +329,13 @@ pub(super) fn tmpfs(target: &Path, options: &str) -> Result<(), SandboxError> {
         .map_err(|source| mount_error("tmpfs", target, source))
 }
 
-fn kernel_file_system(kind: &str, target: &Path, flags: MsFlags) -> Result<(), SandboxError> {
+/// Mounts the processes of the calling process's PID namespace at `/proc`.
+pub(super) fn own_proc() -> Result<(), SandboxError> {
+    kernel_file_system("proc", Path::new("/proc"))
+}
+
+fn kernel_file_system(kind: &str, target: &Path) -> Result<(), SandboxError> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some(kind), target, Some(kind), flags, None::<&str>)
         .map_err(|source| mount_error(kind, target, source))
 }

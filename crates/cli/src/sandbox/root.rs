@@ -84,7 +84,9 @@ pub fn settle(identity: Identity) -> Result<(), SandboxError> {
     nix::unistd::setsid()
         .map_err(|source| SandboxError::Configure { doing: "start a session", source })?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .map_err(|source| SandboxError::Configure { doing: "make mounts private", source })
+        .map_err(|source| SandboxError::Configure { doing: "make mounts private", source })?;
+    // The numbers of the keeper's own PID namespace, by which it knows its pods.
+    super::filesystem::own_proc()
 }
 
 /// Maps one user and group of the parent namespace into the user namespace that this process has
