@@ -212,6 +212,10 @@ impl Watch<'_> {
 
     /// Ends what is left below this process: SIGTERM, a grace, SIGKILL.
     fn sweep(&self) {
+        // Orphans would be children of this process by now: without any there is nobody.
+        if !processes::reap_all() {
+            return;
+        }
         let deadline = Instant::now() + LEFTOVER_GRACE;
         processes::signal_descendants(Signal::SIGTERM);
         while processes::reap_all() {

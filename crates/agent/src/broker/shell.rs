@@ -28,7 +28,7 @@ const WISHES: usize = 256;
 /// News of links that wait for the node task; readers wait when it is full, and TCP with them.
 const NEWS: usize = 256;
 /// Losses that a slow listener may be behind.
-const LOSSES: usize = 4096;
+const LOSSES: usize = 256;
 /// Wishes and news that are taken at once before the task yields.
 const BATCH: usize = 128;
 
