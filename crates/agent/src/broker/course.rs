@@ -53,6 +53,8 @@ pub(super) struct Course {
     outcome: Option<Report>,
     /// Tasks that are being stopped, and what the node is told when they are gone.
     stopping: Option<(JoinHandle<()>, Option<Command>)>,
+    /// All tasks have been stopped, and nothing new is started.
+    stopped: bool,
     terminated: bool,
     phases: Phases,
 }
@@ -78,6 +80,7 @@ impl Course {
             program: None,
             outcome: None,
             stopping: None,
+            stopped: false,
             terminated: false,
             phases: Phases { agent_started: Some(started), ..Phases::default() },
         })
@@ -95,6 +98,7 @@ impl Course {
                 Next::Life(event) => self.life(event).await,
                 Next::Program(outcome) => self.program_ended(*outcome).await,
                 Next::Stopped => {
+                    self.stopped = true;
                     if let Some((_, Some(command))) = self.stopping.take() {
                         self.tell(command).await;
                     }
@@ -274,7 +278,7 @@ impl Course {
         self.drop_program();
         if let Some((stop, _)) = self.stopping.take() {
             let _ = stop.await;
-        } else {
+        } else if !self.stopped {
             // Nothing may run on in a pod whose broker is gone.
             let stop =
                 self.launching.stop_tasks(self.overlay.clone(), StopReason::Failed, FENCE_GRACE);

@@ -8,7 +8,7 @@ use crate::sys;
 use anyhow::Context;
 use nix::sys::signal::{SigHandler, Signal};
 use nix::sys::wait::waitpid;
-use nix::unistd::{Pid, mkdtemp, pipe2, setsid};
+use nix::unistd::{AccessFlags, Pid, access, mkdtemp, pipe2, setsid};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ impl Janitor {
     /// Makes a directory and starts its janitor. Must be called before anything else is started
     /// or opened that the janitor should not have.
     pub(super) fn hire() -> anyhow::Result<Self> {
-        let template = std::env::temp_dir().join("quorate-test-XXXXXX");
+        let template = place().join("quorate-test-XXXXXX");
         let dir = mkdtemp(&template)
             .with_context(|| format!("cannot make a directory {}", template.display()))?;
         let (read, held) = pipe2(nix::fcntl::OFlag::O_CLOEXEC).context("cannot make a pipe")?;
@@ -65,6 +65,19 @@ impl Janitor {
     pub(super) fn dismiss(self) {
         drop(self.held);
         let _ = waitpid(self.pid, None);
+    }
+}
+
+/// Where the directory is made: where the user wants it, else in memory as a pod's run directory
+/// is, else with the other temporary files. Disks make it slow: ext4 looks for inodes that were
+/// not freed just now, and test clusters free thousands.
+fn place() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let writable = access(memory, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
+    if std::env::var_os("TMPDIR").is_none() && writable {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
     }
 }
 

@@ -1,8 +1,9 @@
 //! How pods end, and what they leave behind.
 
-use crate::pods::{Plan, Special, signal};
+use crate::pods::{AGENT, Plan, Special, signal};
 use quorate_contract::report::Reason;
 use std::fs;
+use std::process::Command;
 
 const SIGTERM: i32 = 15;
 
@@ -105,4 +106,36 @@ fn the_seed_is_in_no_command_line_environment_log_or_report() {
             assert!(!found, "the seed is in {path}");
         }
     }
+}
+
+/// Root may run the agent as anybody; others can only be themselves.
+#[test]
+fn any_user_can_be_a_broker_and_needs_nothing_but_its_run_directory() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    const NOBODY: u32 = 65534;
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let bin = dir.path().join("bin");
+    let installed = Command::new(AGENT).arg("install").arg(&bin).status().unwrap();
+    assert!(installed.success());
+    let cluster = dir.path().join("cluster");
+    fs::create_dir(&cluster).unwrap();
+    chown(&cluster, Some(NOBODY), Some(NOBODY)).unwrap();
+    let output = Command::new(bin.join("quorate-agent"))
+        .args(["start", "--test-size", "2", "--", "id", "-u"])
+        .env("TMPDIR", &cluster)
+        .env_remove("HOME")
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert_eq!(output.stdout, b"65534\n");
+    assert_eq!(fs::read_dir(&cluster).unwrap().count(), 0, "nothing is left behind");
 }
