@@ -66,6 +66,7 @@ pub const MAX_SIZE: i32 = 100_000;
 #[serde(rename_all = "camelCase")]
 pub struct MiniClusterSpec {
     /// Brokers, one per pod, the launcher included. Default: 1, or 1 + the sizes of `groups`.
+    /// `kubectl scale` needs it to be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub size: Option<i32>,
