@@ -453,3 +453,54 @@ fn a_broker_that_hangs_in_cleanup_holds_up_nobody_beyond_the_bound() {
     });
     assert!(warned, "rank 0 says whom it waits for");
 }
+
+#[test]
+fn a_broker_that_missed_more_events_than_are_remembered_is_told_so() {
+    let mut world = running(4, 0);
+    request(&mut world, 2, 3, 100, Some(100));
+    pass(&mut world, 2);
+    // Its link breaks and nobody hears it for a second.
+    world.break_connection(2);
+    world.set_group(2, 1);
+    for _ in 0..600 {
+        world.next_id += 1;
+        let event = payload(&[world.next_id], 16);
+        world.command(0, Command::Publish { topic: "t".into(), payload: event });
+    }
+    pass(&mut world, 1_000);
+    world.set_group(2, 0);
+    world.kick();
+    wait(&mut world, 6_000, "told", |world| {
+        record(world)
+            .iter()
+            .any(|(_, to, d)| *to == 2 && matches!(d, Delivery::EventsLost { from: 2, .. }))
+    });
+    let lost = record(&world).iter().filter(|(.., d)| matches!(d, Delivery::EventsLost { .. }));
+    assert_eq!(lost.count(), 1, "the others have missed nothing");
+    // What was open goes on, and so do events.
+    let event = payload(&[9_999], 16);
+    world.command(0, Command::Publish { topic: "t".into(), payload: event.clone() });
+    wait(&mut world, 5_000, "whole", |world| {
+        let heard = record(world).iter().any(|(_, to, d)| {
+            *to == 2 && matches!(d, Delivery::Published { payload, .. } if *payload == event)
+        });
+        heard && world.ledger.channels.values().all(|talk| talk.acceptor == Some(Ok(())))
+    });
+    unbroken(&world);
+}
+
+#[test]
+fn a_link_whose_peer_does_not_read_drops_what_it_forwards_and_nothing_is_lost() {
+    // 1 stands between 0 and 2, and does not read for a while.
+    let mut world = running(3, 1);
+    for _ in 0..20 {
+        request(&mut world, 0, 2, 200_000, Some(20));
+    }
+    world.pause(1);
+    pass(&mut world, 4_000);
+    world.resume(1);
+    wait(&mut world, 60_000, "written", |world| {
+        world.ledger.channels.values().all(|talk| talk.acceptor == Some(Ok(())))
+    });
+    unbroken(&world);
+}
