@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Failure {
     /// The name that programs match on.
     pub code: FailureCode,
-    /// One sentence for people, or what the service wants to say.
+    /// One sentence for people, or what the service wants to say; at most 4096 bytes travel.
     pub text: String,
 }
 

@@ -22,6 +22,8 @@ pub const MAX_FRAME: usize = 1 << 20;
 pub const MAX_MESSAGE: usize = 16 << 20;
 /// The most payload that one frame carries, so that a large message does not hold up others.
 pub const PART: usize = 64 << 10;
+/// The largest inventory, as JSON.
+pub const MAX_INVENTORY: usize = 64 << 10;
 /// Messages that either end of a new channel may send before the other grants more.
 pub const INITIAL_CREDITS: u32 = 16;
 /// The longest name of a service or topic, and the longest sentence.

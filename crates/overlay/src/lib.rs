@@ -25,6 +25,7 @@ mod effect;
 mod event;
 pub mod frame;
 mod ids;
+mod memory;
 mod node;
 mod topology;
 
@@ -35,5 +36,6 @@ pub use effect::{CloseReason, Delivery, Effect, Effects, ExitReason, FenceReason
 pub use event::{Command, DialFailure, Event};
 pub use frame::{INITIAL_CREDITS, MAX_MESSAGE};
 pub use ids::{BootId, ChannelId, ExchangeKey, LinkId, Millis, Rank};
+pub use memory::MemoryCluster;
 pub use node::{Missing, Node};
 pub use topology::{FLAT_UP_TO, Topology};

@@ -3,7 +3,7 @@
 use super::Node;
 use super::links::{Child, Role};
 use super::online::Claim;
-use crate::frame::{Cause, Change, Frame, Hello, PROTOCOL, TablePhase, Welcome};
+use crate::frame::{Cause, Change, Frame, Hello, MAX_INVENTORY, PROTOCOL, TablePhase, Welcome};
 use crate::{CloseReason, LinkId, Rank};
 use std::collections::BTreeSet;
 
@@ -60,6 +60,11 @@ impl Node {
             Some(format!("says rank {} with the key of rank {peer}", hello.rank))
         } else if !hello.boot.is_known() {
             Some("no boot id".to_owned())
+        } else if hello.inventory.len() > MAX_INVENTORY {
+            Some(format!(
+                "an inventory of {} bytes, the limit is {MAX_INVENTORY}",
+                hello.inventory.len()
+            ))
         } else if !self.topology.is_ancestor(own.rank, peer) {
             Some(format!("rank {} is not above rank {peer} in this cluster's tree", own.rank))
         } else {
