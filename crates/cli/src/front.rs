@@ -12,6 +12,7 @@ use crate::sandbox::Keeper;
 use crate::terminal::Terminal;
 use anyhow::Context as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::waitpid;
 use output::Pumps;
@@ -133,6 +134,11 @@ impl Front {
             if signal {
                 while let Ok(Some(signal)) = signals.read_signal() {
                     asked += 1;
+                    if asked > 2 {
+                        // The keeper did not listen; with it everything ends.
+                        let _ = kill(keeper.pid, Signal::SIGKILL);
+                        continue;
+                    }
                     interrupt(&channel, signal.ssi_signo.cast_signed(), asked, &mut view);
                 }
             }

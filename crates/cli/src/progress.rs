@@ -57,6 +57,8 @@ pub struct Progress {
     brokers_shown: bool,
     program_shown: bool,
     has_program: bool,
+    /// What the launcher runs, where the program is a command of its own: `mpirun on launcher-0-0`.
+    command: Option<String>,
     status: Option<ClusterStatus>,
     last_plain: Option<(Duration, u32)>,
     turn: usize,
@@ -77,6 +79,7 @@ impl Progress {
             brokers_shown: false,
             program_shown: false,
             has_program: true,
+            command: None,
             status: None,
             last_plain: None,
             turn: 0,
@@ -87,6 +90,13 @@ impl Progress {
     #[must_use]
     pub fn without_program(mut self) -> Self {
         self.has_program = false;
+        self
+    }
+
+    /// The program is a command of the launcher, not ranks on all pods.
+    #[must_use]
+    pub fn with_command(mut self, command: String) -> Self {
+        self.command = Some(command);
         self
     }
 
@@ -176,8 +186,9 @@ impl Progress {
         }
         if report.phases.program_started.is_some()
             && !self.program_shown
-            && let Some(placement) = &report.placement
+            && (self.command.is_some() || report.placement.is_some())
         {
+            let placement = report.placement.clone().unwrap_or_default();
             lines.extend(self.program(placement.tasks, placement.planned_pods));
         }
         lines
@@ -195,7 +206,10 @@ impl Progress {
 
     fn program(&mut self, tasks: u32, pods: u32) -> Vec<String> {
         self.program_shown = true;
-        let text = format!("{} on {}", plural(tasks, "rank"), plural(pods, "pod"));
+        let text = match &self.command {
+            Some(command) => command.clone(),
+            None => format!("{} on {}", plural(tasks, "rank"), plural(pods, "pod")),
+        };
         vec![self.row(self.marks.runs, "program", &text)]
     }
 

@@ -11,4 +11,5 @@ mod local {
     mod ends;
     mod input;
     mod pods;
+    mod terminal;
 }

@@ -84,7 +84,9 @@ fn prepare(input: Box<KeeperInput>, started: Instant) -> Result<Keeper, Problem>
     let sandboxed = input.sandbox == Sandbox::Namespaces;
     if let Err(error) = settle(&input) {
         let bar = matches!(error, SandboxError::MapUser { .. } | SandboxError::Configure { .. });
-        return Err((input, chain(&error), bar && sandboxed));
+        let bar = bar && sandboxed;
+        let problem = if bar { sandbox::explain(&error).to_string() } else { chain(&error) };
+        return Err((input, problem, bar));
     }
     macro_rules! attempt {
         ($what:expr, $result:expr) => {
@@ -105,8 +107,8 @@ fn prepare(input: Box<KeeperInput>, started: Instant) -> Result<Keeper, Problem>
         match ClusterNetwork::create() {
             Ok(network) => Some(network),
             Err(error) => {
-                let problem = chain(&SandboxError::Network(error));
-                return Err((input, problem, true));
+                let bar = sandbox::explain(&SandboxError::Network(error));
+                return Err((input, bar.to_string(), true));
             }
         }
     } else {

@@ -86,8 +86,10 @@ pub fn explain(error: &SandboxError) -> Bar {
         return bar;
     }
     let mut text = error.to_string();
-    if let Some(cause) = std::error::Error::source(error) {
-        text = format!("{text}: {cause}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
     }
     let filtered = status_field("Seccomp:").is_some_and(|mode| mode != "0");
     if filtered { Bar::Seccomp } else { Bar::Other(text) }

@@ -81,6 +81,10 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
         progress = progress.without_program();
     }
     let launcher = objects.hosts().first().map(|h| format!("{}-{}-{}", h.group, h.job, h.index));
+    if let (ValidatedProgram::Command { argv }, Some(launcher)) = (&cluster.program, &launcher) {
+        let program = argv.first().map_or("", String::as_str);
+        progress = progress.with_command(format!("{program} on {launcher}"));
+    }
     let (front, channel) = Channel::pair().context("cannot make a socket")?;
     let (stdin, typed) = input(has_program)?;
     let signals = isolate_signals(&SIGNALS)
