@@ -18,7 +18,8 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use quorate_contract::exit;
+use quorate_contract::report::Reason;
+use quorate_contract::{Report, exit};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -92,7 +93,11 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let code = match started {
         Ok(()) => {
             let mut watch = Watch { cluster: &mut cluster, signals, launcher: None, told: None };
-            watch.run()
+            let code = watch.run();
+            if let Some(report) = cluster.last_words().filter(says_more) {
+                crate::sys::complain(&report.message);
+            }
+            code
         }
         Err(error) => {
             crate::sys::complain(&format!("{error:#}"));
@@ -102,6 +107,16 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     sweep(&janitor);
     janitor.dismiss();
     Ok(code)
+}
+
+/// Whether a report says more than its code does: a command's own code needs no words.
+fn says_more(report: &Report) -> bool {
+    let rank = report.failure.as_ref().and_then(|failure| failure.rank);
+    match report.reason {
+        Reason::Completed | Reason::Terminated => false,
+        Reason::ProgramFailed => rank.is_some(),
+        _ => true,
+    }
 }
 
 const WATCHED: [Signal; 7] = [

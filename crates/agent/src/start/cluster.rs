@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use quorate_contract::config::{
     AgentConfig, Bootstrap, Cluster as Names, Group, MpiFlavor, Parallel, Program, Slots, VERSION,
 };
-use quorate_contract::env;
+use quorate_contract::{Report, env};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -109,6 +109,12 @@ impl Cluster {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
+    }
+
+    /// What the launcher has left behind.
+    pub(super) fn last_words(&self) -> Option<Report> {
+        let text = fs::read_to_string(self.dir.join("rank-0/termination-log")).ok()?;
+        Report::parse(&text).ok()
     }
 
     fn spawn(

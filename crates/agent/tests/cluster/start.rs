@@ -133,3 +133,15 @@ fn a_cluster_without_program_stays_until_it_is_stopped() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
     wait_until_nothing_is_left(&listing);
 }
+
+#[test]
+fn a_failing_rank_is_named_and_a_commands_own_code_needs_no_words() {
+    let output =
+        start(2).args(["-n", "2", "sh", "-c", "exit $QUORATE_TASK_RANK"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("rank 1 on worker-0-0 ended with code 1"), "{stderr}");
+    let output = start(2).args(["sh", "-c", "exit 3"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.stderr, b"", "{}", String::from_utf8_lossy(&output.stderr));
+}
