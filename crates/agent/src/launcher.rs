@@ -13,6 +13,9 @@ use crate::{hosts, rsh};
 use quorate_contract::env as names;
 use std::time::Duration;
 
+/// How long remote commands may take to end by themselves when the program has.
+const LEAVE: Duration = Duration::from_millis(500);
+
 /// How long after SIGKILL the end of processes is waited for.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
@@ -64,6 +67,10 @@ impl Launching for Launcher {
     fn stop_tasks(&self, overlay: Overlay, reason: StopReason, grace: Duration) -> BoxFuture<()> {
         let jobs = self.jobs.clone();
         Box::pin(async move {
+            if reason == StopReason::Done {
+                // Daemons of a launcher that has ended are about to end too, and clean up.
+                let _ = tokio::time::timeout(LEAVE, jobs.idle()).await;
+            }
             jobs.order_all(What::Stop { grace_ms: grace.as_millis() as u64 });
             jobs.signal_groups(libc::SIGTERM);
             jobs.signal_groups(libc::SIGCONT);

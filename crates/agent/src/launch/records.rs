@@ -13,7 +13,7 @@ use crate::sys;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -127,9 +127,13 @@ pub fn sweep(run_dir: &Path) -> Vec<String> {
 
 /// When a process started, in clock ticks since the boot of the machine.
 pub fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The line is shorter than this: a name of at most 64 bytes and some fifty numbers.
+    let mut line = [0; 2048];
+    let count = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
     // The name in parentheses may hold anything; what follows the last one is regular.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let end = line[..count].iter().rposition(|b| *b == b')')?;
+    let rest = std::str::from_utf8(&line[end + 1..count]).ok()?;
+    rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn group_without_leader(group: i32) -> bool {

@@ -76,6 +76,10 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
     env.retain(|name, _| !name.to_str().is_some_and(must_not_leak));
     environment::pod(settings, &mut env);
     env.insert(names::MARK.into(), environment::mark(settings, &name).into());
+    if settings.hosts.is_some() {
+        // Pods of a test cluster share a host: daemons of one launcher would share directories.
+        env.insert("TMPDIR".into(), settings.run_dir.clone().into_os_string());
+    }
     for (name, value) in &session.env {
         if SEARCH_PATHS.contains(&name.as_str()) {
             env.insert(name.into(), text::decode(value));
