@@ -42,10 +42,13 @@ impl Default for Launcher {
 impl Launching for Launcher {
     fn register(&self, overlay: &Overlay, services: &mut Services) {
         let settings = overlay.settings();
-        let left = records::sweep(&settings.run_dir);
-        if !left.is_empty() {
-            let what = left.join(", ");
-            tracing::warn!(%what, "ended what an earlier broker of this pod had left running");
+        if let Some(left) = records::sweep(&settings.run_dir) {
+            // What started in the very moment of the crash is in no record, but marked.
+            let more = sweep::kill_marked(names::MARK, &environment::mark(settings, ""));
+            if more > 0 || !left.is_empty() {
+                let what = left.join(", ");
+                tracing::warn!(%what, more, "ended what an earlier broker of this pod left running");
+            }
         }
         match Records::open(&settings.run_dir) {
             Ok(records) => self.jobs.record_in(records),

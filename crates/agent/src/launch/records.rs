@@ -97,10 +97,10 @@ impl Records {
 }
 
 /// Ends what an earlier broker of this pod left running. Gives the names of what still had
-/// processes.
-pub fn sweep(run_dir: &Path) -> Vec<String> {
+/// processes; `None` when this is the pod's first broker.
+pub fn sweep(run_dir: &Path) -> Option<Vec<String>> {
     let mut begun: BTreeMap<String, Vec<(i32, u64)>> = BTreeMap::new();
-    let bytes = std::fs::read(run_dir.join(JOURNAL)).unwrap_or_default();
+    let bytes = std::fs::read(run_dir.join(JOURNAL)).ok()?;
     for line in bytes.split(|b| *b == b'\n') {
         // The last line may be cut short.
         match serde_json::from_slice(line) {
@@ -118,11 +118,12 @@ pub fn sweep(run_dir: &Path) -> Vec<String> {
         };
         mine && sys::signal_group(*pid, libc::SIGKILL)
     };
-    begun
+    let found = begun
         .into_iter()
         .filter(|(_, groups)| groups.iter().filter(|group| kill(group)).count() > 0)
         .map(|(name, _)| name)
-        .collect()
+        .collect();
+    Some(found)
 }
 
 /// When a process started, in clock ticks since the boot of the machine.
@@ -156,10 +157,10 @@ mod tests {
         drop(ended);
         // A killed broker runs no destructor.
         std::mem::forget(running);
-        assert_eq!(sweep(dir.path()), ["job-2"]);
+        assert_eq!(sweep(dir.path()), Some(vec!["job-2".to_string()]));
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
         Records::open(dir.path()).unwrap();
-        assert_eq!(sweep(dir.path()), Vec::<String>::new());
+        assert_eq!(sweep(dir.path()), Some(Vec::new()));
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         let line = Line::Begun { name: "job-1".into(), groups };
         std::fs::create_dir(dir.path().join("tasks")).unwrap();
         std::fs::write(dir.path().join(JOURNAL), serde_json::to_vec(&line).unwrap()).unwrap();
-        assert!(sweep(dir.path()).is_empty());
+        assert_eq!(sweep(dir.path()), Some(Vec::new()));
         assert!(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
@@ -186,6 +187,11 @@ mod tests {
         }
         assert_eq!(std::fs::metadata(dir.path().join(JOURNAL)).unwrap().len(), 0);
         std::fs::write(dir.path().join(JOURNAL), "{\"begun\":{\"name\":\"job-1\",\"gro").unwrap();
-        assert!(sweep(dir.path()).is_empty());
+        assert_eq!(sweep(dir.path()), Some(Vec::new()));
+    }
+
+    #[test]
+    fn the_first_broker_of_a_pod_finds_nothing() {
+        assert_eq!(sweep(tempfile::tempdir().unwrap().path()), None);
     }
 }
