@@ -79,7 +79,15 @@ async fn command(jobs: &Jobs, observed: &Observed, overlay: &Overlay, argv: Vec<
     let env = command_environment(jobs, overlay);
     let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
     let cwd = jobs.pod().cwd.clone();
-    let start = Start { argv: &argv, env: &env, cwd: &cwd, cpus: None, stdin: false, keep: None };
+    let start = Start {
+        argv: &argv,
+        env: &env,
+        cwd: &cwd,
+        cpus: None,
+        stdin: false,
+        keep: None,
+        own_session: false,
+    };
     let started = Instant::now();
     let end = match spawn::start_inheriting(&start) {
         Ok((pid, process)) => {

@@ -341,8 +341,15 @@ impl<'a> Tasks<'a> {
             }
         }
         let keep_fd = keep.as_ref().map(AsFd::as_fd);
-        let task =
-            spawn::start(&Start { argv, env: &env, cwd, cpus, stdin: wants_stdin, keep: keep_fd })?;
+        let task = spawn::start(&Start {
+            argv,
+            env: &env,
+            cwd,
+            cpus,
+            stdin: wants_stdin,
+            keep: keep_fd,
+            own_session: true,
+        })?;
         let told = Arc::new(AtomicBool::new(false));
         let index = self.running.len();
         let stdin = task.stdin.map(|pipe| feed(pipe, index, self.here.clone()));

@@ -11,6 +11,7 @@ use super::outcome::TaskEnd;
 use crate::sys;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::setsid;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,6 +41,10 @@ pub struct Start<'a> {
     pub stdin: bool,
     /// A descriptor that it inherits under the same number.
     pub keep: Option<BorrowedFd<'a>>,
+    /// Gives it a session of its own, otherwise a process group only. Where the kernel shares CPUs
+    /// out by session (sched(7), autogroup), ranks that spin in one session with the broker keep
+    /// it from answering them, and together get the share of one process of somebody else.
+    pub own_session: bool,
 }
 
 /// A started task.
@@ -90,7 +95,7 @@ pub fn end_of(status: std::process::ExitStatus) -> TaskEnd {
     }
 }
 
-/// Starts a task in its own process group.
+/// Starts a task in a process group of its own, with `own_session` also a session.
 pub fn start(start: &Start<'_>) -> Result<Task, TaskEnd> {
     let (program, mut command) = command(start)?;
     command.stdin(if start.stdin { Stdio::piped() } else { Stdio::null() });
@@ -142,10 +147,15 @@ fn command(start: &Start<'_>) -> Result<(PathBuf, Command), TaskEnd> {
     let name = start.argv.first().ok_or_else(|| TaskEnd::NotFound(String::new()))?;
     let program = find(name, start.env.get(OsStr::new("PATH")).map(AsRef::as_ref), start.cwd)?;
     let mut command = Command::new(&program);
-    command.arg0(name).args(&start.argv[1..]).env_clear().envs(start.env).process_group(0);
+    command.arg0(name).args(&start.argv[1..]).env_clear().envs(start.env);
     // The directory that is inherited anyhow needs no system call in the child.
     if std::env::current_dir().ok().as_deref() != Some(start.cwd) {
         command.current_dir(start.cwd);
+    }
+    if start.own_session {
+        sys::before_exec(&mut command, || Ok(setsid().map(drop)?));
+    } else {
+        command.process_group(0);
     }
     Ok((program, command))
 }

@@ -98,6 +98,9 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
         cpus: None,
         stdin: !session.no_stdin,
         keep: None,
+        // Daemons of MPI launchers make process groups themselves, which a leader of a session
+        // may not.
+        own_session: false,
     };
     let task = match spawn::start(&start) {
         Ok(task) => task,

@@ -17,7 +17,9 @@ async fn run(
 ) -> (String, TaskEnd) {
     let argv = words(argv);
     let env = env();
-    let start_it = Start { argv: &argv, env: &env, cwd: Path::new("/"), cpus, stdin: false, keep };
+    let cwd = Path::new("/");
+    let own_session = true;
+    let start_it = Start { argv: &argv, env: &env, cwd, cpus, stdin: false, keep, own_session };
     let mut task = start(&start_it).unwrap();
     let mut text = String::new();
     task.stdout.read_to_string(&mut text).await.unwrap();
@@ -27,7 +29,15 @@ async fn run(
 fn refusal(argv: &[&str], cwd: &Path) -> TaskEnd {
     let argv = words(argv);
     let env = env();
-    let start_it = Start { argv: &argv, env: &env, cwd, cpus: None, stdin: false, keep: None };
+    let start_it = Start {
+        argv: &argv,
+        env: &env,
+        cwd,
+        cpus: None,
+        stdin: false,
+        keep: None,
+        own_session: false,
+    };
     start(&start_it).unwrap_err()
 }
 
@@ -100,4 +110,12 @@ async fn what_a_task_leaves_behind_is_swept_with_its_group() {
         assert!(std::time::Instant::now() < deadline, "still there: {stat}");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test]
+async fn spinning_tasks_do_not_share_the_brokers_part_of_the_cpus() {
+    // Field 6 of proc_pid_stat(5) is the session.
+    let (text, _) = run(&["sh", "-c", "echo $$ $(cut -d' ' -f6 /proc/$$/stat)"], None, None).await;
+    let (pid, session) = text.trim().split_once(' ').unwrap();
+    assert_eq!(pid, session);
 }
