@@ -30,6 +30,7 @@ pub(crate) fn run() -> bool {
         Stage::Test(Tier::Unit),
         Stage::Test(Tier::Sim),
         Stage::Test(Tier::Local),
+        Stage::Test(Tier::Mpi),
     ])
 }
 
