@@ -1,6 +1,8 @@
 //! Pods as a kubelet would read them.
 
+use super::volumes::quantity_bytes;
 use super::*;
+use crate::sandbox::Source;
 use serde_json::{Value, json};
 
 fn objects(change: &dyn Fn(&mut Value)) -> LocalObjects {
