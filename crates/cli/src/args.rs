@@ -87,7 +87,7 @@ pub struct RunArgs {
     /// Start the command once, on the launcher, as a script that calls mpirun
     #[arg(long, conflicts_with_all = ["ntasks", "cpus_per_task", "label_io"])]
     pub script: bool,
-    /// A variable of the ranks [repeatable]
+    /// A variable of the ranks; may be repeated
     #[arg(short = 'e', long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
     /// The cluster's name [default: the command's and four letters]

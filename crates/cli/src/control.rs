@@ -144,7 +144,7 @@ pub struct Description {
     pub size: u32,
     /// Pods that run.
     pub running: u32,
-    /// `Starting`, `Ready`, `Running`, `Restarting`, `Ending`.
+    /// `Starting`, `Ready` (stays up for people), `Running`, `Restarting`, `Ending`.
     pub state: String,
     /// The restart attempt.
     pub attempt: u32,

@@ -12,7 +12,7 @@
 //! ends, and namespaces, mounts and links go with their last process. Nothing is ever mounted or
 //! configured outside, so there is nothing to clean up outside.
 //!
-//! This is the one module of the crate that may use `unsafe` ([`sys`]). It must not know what runs
+//! This is the one module of the crate that may use `unsafe` (in `sys`). It must not know what runs
 //! in a pod, nor why: that is the keeper's part.
 
 mod enter;

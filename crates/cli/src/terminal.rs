@@ -1,5 +1,5 @@
 //! Where words to people go: standard error, with colours and redrawing on a terminal only.
-//! Data goes to standard output through [`print`], where a reader that has left is no error.
+//! Data goes to standard output through [`print()`], where a reader that has left is no error.
 
 use std::io::{self, IsTerminal as _, Write as _};
 

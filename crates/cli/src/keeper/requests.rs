@@ -70,7 +70,8 @@ impl Keeper {
         let state = if self.ending || self.finish.is_some() {
             "Ending"
         } else if running == size {
-            "Running"
+            // Without a program of its own it waits for what people bring.
+            if self.input.wants_output { "Running" } else { "Ready" }
         } else if self.input.player.attempt() > 0 {
             "Restarting"
         } else {

@@ -143,10 +143,11 @@ impl Root {
                 make_file(&target)?;
             }
             match bind(&entry.path().to_string_lossy(), &target, true) {
-                // A file that this user may not even see (a mount of another user's FUSE) is left
-                // an empty entry, as it is useless to the program as well.
-                Err(SandboxError::Mount { source: Errno::EACCES | Errno::EPERM, .. }) => {}
-                other => other?,
+                // What cannot be bound (another user's FUSE, a server that is down, a mount that
+                // forbids it) stays an empty entry: it must not keep programs from running that
+                // have no use for it.
+                Ok(()) | Err(SandboxError::Mount { .. }) => {}
+                Err(other) => return Err(other),
             }
         }
         Ok(())

@@ -37,7 +37,7 @@ fn life(stage: &Stage) {
         heading.split_whitespace().collect::<Vec<_>>(),
         ["NAME", "SIZE", "RUNNING", "STATE", "AGE"]
     );
-    assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["tools", "2", "2", "Running"]);
+    assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["tools", "2", "2", "Ready"]);
     assert!(
         say(stage, &["ls", "-o", "wide"]).contains("launcher-0-0=10.244.0.2,worker-0-0=10.244.0.3")
     );
