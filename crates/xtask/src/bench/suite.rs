@@ -154,9 +154,9 @@ fn remote_shell(dist: &Dist, clock: Clock) -> Result<Vec<Figure>> {
 fn fence() -> Result<Vec<Figure>> {
     let mut build = workspace::cargo();
     build.args(["build", "--quiet", "--release", "--locked", "--package", "quorate-agent"]);
-    build.args(["--example", "fence"]);
-    ensure!(build.status().context("start cargo")?.success(), "the example fence does not build");
-    let mut command = Command::new(workspace::target_dir().join("release/examples/fence"));
+    build.args(["--example", "exchange"]);
+    ensure!(build.status().context("start cargo")?.success(), "the example exchange does not build");
+    let mut command = Command::new(workspace::target_dir().join("release/examples/exchange"));
     let done = exec::capture(&mut command, "bench-fence", LIMIT)?;
     ensure!(done.success(), "fence: {}\n{}", done.how(), done.output.trim_end());
     let samples: Value = serde_json::from_str(&done.output).context("read the figures of fence")?;

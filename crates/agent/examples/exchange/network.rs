@@ -23,7 +23,9 @@ pub(crate) struct Network {
     accepted: Vec<u64>,
     queue: VecDeque<(usize, Event)>,
     deliveries: Vec<(usize, Delivery)>,
-    started: Instant,
+    /// The nodes' clock. It moves while they wait, not while this process works for all of them
+    /// at once: then each would take the others for silent.
+    now: Millis,
 }
 
 impl Network {
@@ -36,7 +38,7 @@ impl Network {
                 min_size: size,
                 max_size: size,
                 fanout: 0,
-                cluster: "fence".into(),
+                cluster: "exchange".into(),
                 attempt: 0,
                 boot: BootId(u128::from(rank) + 1),
                 inventory: Inventory { slots: 96, ..Inventory::default() },
@@ -51,7 +53,7 @@ impl Network {
             accepted: vec![0; size as usize],
             queue: (0..size as usize).map(|node| (node, Event::Tick)).collect(),
             deliveries: Vec::new(),
-            started: Instant::now(),
+            now: Millis(0),
         }
     }
 
@@ -62,8 +64,9 @@ impl Network {
 
     /// Runs until every broker is in state RUN.
     pub(crate) fn bring_up(&mut self, limit: Duration) -> Result<(), Box<dyn Error>> {
+        let started = Instant::now();
         while self.nodes.iter().any(|node| node.state() != State::Run) {
-            if self.started.elapsed() > limit {
+            if started.elapsed() > limit {
                 let up = self.nodes.iter().filter(|node| node.state() == State::Run).count();
                 return Err(format!("{up} of {} brokers are up", self.nodes.len()).into());
             }
@@ -81,10 +84,11 @@ impl Network {
     pub(crate) fn turn(&mut self) -> Vec<(usize, Delivery)> {
         if self.queue.is_empty() {
             let next = self.nodes.iter().filter_map(Node::next_deadline).min();
-            let wait = next.map_or(1, |deadline| deadline.since(self.now()).0.min(1000));
-            thread::sleep(Duration::from_millis(wait));
+            let wait = Millis(next.map_or(1, |deadline| deadline.since(self.now).0.min(1000)));
+            thread::sleep(Duration::from_millis(wait.0));
+            self.now = self.now + wait;
         }
-        let now = self.now();
+        let now = self.now;
         for node in 0..self.nodes.len() {
             if self.nodes[node].next_deadline().is_some_and(|deadline| deadline <= now) {
                 self.handle(node, Event::Tick);
@@ -97,14 +101,9 @@ impl Network {
         std::mem::take(&mut self.deliveries)
     }
 
-    fn now(&self) -> Millis {
-        Millis(self.started.elapsed().as_millis() as u64)
-    }
-
     fn handle(&mut self, node: usize, event: Event) {
-        let now = self.now();
         let mut effects = Vec::new();
-        self.nodes[node].handle(event, now, &mut effects);
+        self.nodes[node].handle(event, self.now, &mut effects);
         for effect in effects {
             match effect {
                 Effect::Dial { link, rank } => self.dial(node, link, rank),

@@ -3,12 +3,12 @@
 //! protocol.
 //!
 //! ```text
-//! fence [BROKERS CLIENTS ROUNDS]
+//! exchange [BROKERS CLIENTS ROUNDS]
 //! ```
 //!
 //! A round is over when every client has published a value, entered the fence, left it, and read
 //! the value of a client on another node. Frames are encoded and decoded as on the wire; sockets
-//! and TLS are left out. The clock is the real one, so waits of the overlay count.
+//! and TLS are left out. Where all brokers wait, so does this program, so their waits count.
 
 #![expect(
     clippy::print_stdout,
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [brokers, clients, rounds] = match words[..] {
         [] => [256, 96, 3],
         [brokers, clients, rounds] => [brokers, clients, rounds],
-        _ => return Err("usage: fence [BROKERS CLIENTS ROUNDS]".into()),
+        _ => return Err("usage: exchange [BROKERS CLIENTS ROUNDS]".into()),
     };
     let started = Instant::now();
     let mut network = Network::new(brokers);
@@ -75,7 +75,7 @@ fn exchange<W: Wire>(
 ) -> Result<f64, Box<dyn Error>> {
     let size = brokers * each;
     let job = Job::new(JobSpec {
-        namespace: format!("fence-{number}"),
+        namespace: format!("exchange-{number}"),
         id: number.to_string(),
         hosts: (0..brokers).map(|broker| format!("worker-0-{broker}")).collect(),
         node_of: (0..size).map(|rank| rank / each).collect(),
