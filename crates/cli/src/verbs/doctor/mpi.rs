@@ -75,8 +75,11 @@ fn parse(text: &str) -> Option<String> {
         Some(word.to_owned())
     };
     for line in text.lines() {
-        if line.contains("(Open MPI)") {
-            return word_after(line, "(Open MPI)").map(|v| format!("Open MPI {v}"));
+        // Open MPI 4 calls itself by its run-time system's name when it is called mpiexec.
+        for name in ["(Open MPI)", "(OpenRTE)"] {
+            if line.contains(name) {
+                return word_after(line, name).map(|v| format!("Open MPI {v}"));
+            }
         }
         if line.contains("Intel(R) MPI Library") {
             let version = word_after(line, "Version").or_else(|| word_after(line, "version"))?;
@@ -97,6 +100,7 @@ mod tests {
     fn versions_are_read_as_each_family_prints_them() {
         for (text, expected) in [
             ("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n", Some("Open MPI 4.1.4")),
+            ("mpiexec (OpenRTE) 4.1.4\n", Some("Open MPI 4.1.4")),
             (
                 "HYDRA build details:\n    Version:                                 4.0.2\n",
                 Some("MPICH (Hydra) 4.0.2"),
