@@ -67,6 +67,14 @@ impl Launching for Launcher {
         program::run(self.jobs.clone(), self.observed.clone(), overlay)
     }
 
+    fn signal(&self, overlay: &Overlay, signal: i32) {
+        // The program is rank 0's; what runs elsewhere belongs to it or to a job of its own.
+        if overlay.rank() == 0 {
+            self.jobs.signal_groups(signal);
+            self.jobs.signal_led(signal);
+        }
+    }
+
     fn stop_tasks(&self, overlay: Overlay, reason: StopReason, grace: Duration) -> BoxFuture<()> {
         let jobs = self.jobs.clone();
         Box::pin(async move {

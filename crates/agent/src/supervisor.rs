@@ -116,7 +116,7 @@ impl Watch<'_> {
         loop {
             if self.restart_at.is_some_and(|at| at <= Instant::now()) {
                 self.restart_at = None;
-                self.broker = Some(self.spawn(broker)?);
+                self.broker = Some(spawn(broker)?);
             }
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
                 self.kill_at = None;
@@ -141,19 +141,6 @@ impl Watch<'_> {
                 return Ok(ending);
             }
         }
-    }
-
-    fn spawn(&self, broker: &dyn Fn() -> i32) -> Result<Pid, SupervisorError> {
-        sys::fork(&|| {
-            // The broker goes when its supervisor goes, however that happens.
-            if sys::die_with_parent(Signal::SIGKILL).is_err() {
-                return quorate_contract::exit::INTERNAL;
-            }
-            // It hears all signals, whatever mask this process was started with.
-            let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
-            broker()
-        })
-        .map_err(call("start the broker"))
     }
 
     fn sleep(&self, wait: Option<Duration>) -> Result<(), SupervisorError> {
@@ -233,4 +220,18 @@ impl Watch<'_> {
             while let Ok(Some(_)) = self.signals.read_signal() {}
         }
     }
+}
+
+/// Starts a broker.
+fn spawn(broker: &dyn Fn() -> i32) -> Result<Pid, SupervisorError> {
+    sys::fork(&|| {
+        // The broker goes when its supervisor goes, however that happens.
+        if sys::die_with_parent(Signal::SIGKILL).is_err() {
+            return quorate_contract::exit::INTERNAL;
+        }
+        // It hears all signals, whatever mask this process was started with.
+        let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
+        broker()
+    })
+    .map_err(call("start the broker"))
 }

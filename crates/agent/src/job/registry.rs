@@ -194,6 +194,15 @@ impl Jobs {
         }
     }
 
+    /// Passes a signal on to all tasks of the jobs that are led here.
+    pub fn signal_led(&self, signal: i32) {
+        let Ok(signal) = u8::try_from(signal) else { return };
+        for events in self.tables().led.values() {
+            let payload = Bytes::from(vec![signal]);
+            let _ = events.send(leader::Event::Client { kind: protocol::kind::SIGNAL, payload });
+        }
+    }
+
     /// Whether there ever was such a group.
     pub fn had_groups(&self) -> bool {
         self.tables().had_groups

@@ -30,6 +30,22 @@ fn a_launcher_told_to_stop_stops_its_program_and_ends_with_143() {
 }
 
 #[test]
+fn signals_that_do_not_stop_a_pod_reach_its_program() {
+    let script = "trap 'echo one' USR1; trap 'echo two; exit 4' USR2; echo started; \
+                  while :; do sleep 0.05; done";
+    let mut pods = Plan::script(1, script).start();
+    let says = |pods: &crate::pods::Pods, word: &str| {
+        pods.wait(word, || pods.stdout(0).contains(word).then_some(()));
+    };
+    says(&pods, "started");
+    signal(pods.supervisor(0), 10);
+    says(&pods, "one");
+    signal(pods.supervisor(0), 12);
+    assert_eq!(pods.wait_exit(0), 4);
+    assert_eq!(pods.stdout(0), "started\none\ntwo\n");
+}
+
+#[test]
 fn a_pod_told_to_stop_before_it_has_joined_ends_with_143() {
     let mut pods = Plan::new(2).prepare();
     pods.start(1);
@@ -108,15 +124,17 @@ fn the_seed_is_in_no_command_line_environment_log_or_report() {
     }
 }
 
-/// Root may run the agent as anybody; others can only be themselves.
+/// A user id without rights of its own.
+const NOBODY: u32 = 65534;
+
+/// Root can be anybody; others can only be themselves.
 #[test]
 fn any_user_can_be_a_broker_and_needs_nothing_but_its_run_directory() {
     use std::os::unix::fs::{PermissionsExt, chown};
     use std::os::unix::process::CommandExt;
-    if !nix::unistd::geteuid().is_root() {
-        return;
-    }
-    const NOBODY: u32 = 65534;
+    let own = nix::unistd::geteuid();
+    let uid = if own.is_root() { NOBODY } else { own.as_raw() };
+    let gid = if own.is_root() { NOBODY } else { nix::unistd::getegid().as_raw() };
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let bin = dir.path().join("bin");
@@ -124,18 +142,18 @@ fn any_user_can_be_a_broker_and_needs_nothing_but_its_run_directory() {
     assert!(installed.success());
     let cluster = dir.path().join("cluster");
     fs::create_dir(&cluster).unwrap();
-    chown(&cluster, Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(&cluster, Some(uid), Some(gid)).unwrap();
     let output = Command::new(bin.join("quorate-agent"))
         .args(["start", "--test-size", "2", "--", "id", "-u"])
         .env("TMPDIR", &cluster)
         .env_remove("HOME")
         .current_dir("/")
-        .uid(NOBODY)
-        .gid(NOBODY)
+        .uid(uid)
+        .gid(gid)
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert_eq!(output.stdout, b"65534\n");
+    assert_eq!(output.stdout, format!("{uid}\n").into_bytes());
     assert_eq!(fs::read_dir(&cluster).unwrap().count(), 0, "nothing is left behind");
 }
