@@ -320,6 +320,9 @@ pub struct Packet {
     pub ack: u64,
     /// The other side's epoch that `ack` is about.
     pub ack_epoch: u32,
+    /// The oldest number that the sender still waits to have acknowledged; the next one when it
+    /// waits for none.
+    pub base: u64,
     /// Something after `ack` was lost: send it again now.
     pub gap: bool,
     /// Answer with an acknowledgement at once.
@@ -417,7 +420,7 @@ pub enum Message {
     },
 }
 
-/// Why a packet came back.
+/// A packet came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The sender of the packet.
@@ -430,8 +433,20 @@ pub struct Notice {
     pub about_boot: BootId,
     /// The sender's epoch.
     pub epoch: u32,
-    /// Another life of the broker has answered; otherwise rank 0 does not know it.
-    pub replaced: bool,
+    /// Why the packet came back.
+    pub why: Why,
+}
+
+/// Why a packet cannot be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Rank 0 does not know the broker.
+    NotConnected,
+    /// Another life of the broker has answered.
+    Replaced,
+    /// The broker has dropped what it knew of the sender, since it was told that the sender is
+    /// lost.
+    Forgotten,
 }
 
 /// Blobs of an exchange on their way up.

@@ -6,7 +6,7 @@ use quorate_hostlist::IdSet;
 use quorate_overlay::frame::{
     Cast, Cause, Change, Decoder, Dest, Frame, FrameError, Gather, Happening, Hello, Item,
     MAX_FRAME, Message, Notice, Numbered, Outcome, Packet, Phase, ResultPart, Sync, TablePhase,
-    Welcome,
+    Welcome, Why,
 };
 use quorate_overlay::{BootId, Bytes, ExchangeKey, Failure, FailureCode, Millis};
 use std::sync::Arc;
@@ -155,8 +155,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         prop_oneof![Just(TablePhase::Delta), Just(TablePhase::Full), Just(TablePhase::FullEnd)];
     let members = proptest::collection::btree_set(0u32..5000, 0..50)
         .prop_map(|ids| ids.into_iter().collect::<IdSet>());
-    let packet = (any::<u32>(), boot(), dest(), any::<u64>(), any::<u32>());
-    let notice = (any::<u32>(), boot(), any::<u32>(), boot(), any::<u32>(), any::<bool>());
+    let packet = (any::<u32>(), boot(), dest(), any::<u64>(), any::<u32>(), any::<u64>());
+    let why = prop_oneof![Just(Why::NotConnected), Just(Why::Replaced), Just(Why::Forgotten)];
+    let notice = (any::<u32>(), boot(), any::<u32>(), boot(), any::<u32>(), why);
     prop_oneof![
         hello(),
         Just(Frame::Probe),
@@ -179,13 +180,14 @@ fn frame() -> impl Strategy<Value = Frame> {
         (any::<u64>(), happening())
             .prop_map(|(sequence, what)| Frame::Event(Arc::new(Numbered { sequence, what }))),
         (packet, any::<bool>(), any::<bool>(), proptest::option::of(message())).prop_map(
-            |((from, from_boot, to, ack, ack_epoch), gap, check, message)| {
+            |((from, from_boot, to, ack, ack_epoch, base), gap, check, message)| {
                 Frame::Packet(Box::new(Packet {
                     from,
                     from_boot,
                     to,
                     ack,
                     ack_epoch,
+                    base,
                     gap,
                     check,
                     message,
@@ -197,8 +199,8 @@ fn frame() -> impl Strategy<Value = Frame> {
                 Frame::Cast(Box::new(Cast { from, from_boot, to, message }))
             }
         ),
-        notice.prop_map(|(to, to_boot, about, about_boot, epoch, replaced)| {
-            Frame::Notice(Box::new(Notice { to, to_boot, about, about_boot, epoch, replaced }))
+        notice.prop_map(|(to, to_boot, about, about_boot, epoch, why)| {
+            Frame::Notice(Box::new(Notice { to, to_boot, about, about_boot, epoch, why }))
         }),
         (key(), members, items()).prop_map(|(key, members, items)| {
             Frame::Gather(Arc::new(Gather { key, members, items }))

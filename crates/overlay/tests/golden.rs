@@ -3,7 +3,7 @@
 
 use quorate_overlay::frame::{
     Cast, Cause, Change, Dest, Frame, Gather, Happening, Hello, Item, Message, Notice, Numbered,
-    Outcome, Packet, Phase, ResultPart, Sync, TablePhase, Welcome,
+    Outcome, Packet, Phase, ResultPart, Sync, TablePhase, Welcome, Why,
 };
 use quorate_overlay::{BootId, Bytes, ExchangeKey, Failure, FailureCode, Millis};
 use std::fmt::Write as _;
@@ -21,6 +21,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
             to: dest,
             ack: 8,
             ack_epoch: 1,
+            base: 9,
             gap: false,
             check: true,
             message,
@@ -129,7 +130,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
                 about: 5,
                 about_boot: b,
                 epoch: 1,
-                replaced: true,
+                why: Why::Replaced,
             })),
         ),
         (

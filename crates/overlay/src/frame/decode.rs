@@ -4,7 +4,7 @@ use super::codec::FrameError;
 use super::wire::Reader;
 use super::{
     Cast, Cause, Change, Dest, Frame, Gather, Happening, Hello, Item, MAX_MESSAGE, Message, Notice,
-    Numbered, Outcome, Packet, Phase, ResultPart, Sync, TablePhase, Welcome,
+    Numbered, Outcome, Packet, Phase, ResultPart, Sync, TablePhase, Welcome, Why,
 };
 use crate::{BootId, ExchangeKey, Failure, FailureCode, Millis};
 use std::sync::Arc;
@@ -64,7 +64,12 @@ pub(super) fn read_frame(from: &mut Reader) -> Result<Frame, FrameError> {
             about: from.u32()?,
             about_boot: BootId(from.u128()?),
             epoch: from.u32()?,
-            replaced: from.flag()?,
+            why: match from.u8()? {
+                0 => Why::NotConnected,
+                1 => Why::Replaced,
+                2 => Why::Forgotten,
+                _ => return Err(FrameError::Value("notice")),
+            },
         })),
         17 => {
             let key = read_key(from)?;
@@ -169,6 +174,7 @@ fn read_packet(from: &mut Reader) -> Result<Packet, FrameError> {
         to: read_dest(from)?,
         ack: from.u64()?,
         ack_epoch: from.u32()?,
+        base: from.u64()?,
         gap: from.flag()?,
         check: from.flag()?,
         message: if from.flag()? { Some(read_message(from)?) } else { None },

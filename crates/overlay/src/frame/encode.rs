@@ -100,7 +100,7 @@ impl Frame {
                 put_u32(to, notice.about);
                 put_u128(to, notice.about_boot.0);
                 put_u32(to, notice.epoch);
-                put_u8(to, u8::from(notice.replaced));
+                put_u8(to, notice.why as u8);
             }
             Self::Gather(gather) => {
                 put_u8(to, 17);
@@ -209,6 +209,7 @@ fn put_packet(to: &mut impl Sink, packet: &Packet) {
     put_dest(to, &packet.to);
     put_u64(to, packet.ack);
     put_u32(to, packet.ack_epoch);
+    put_u64(to, packet.base);
     put_u8(to, u8::from(packet.gap));
     put_u8(to, u8::from(packet.check));
     put_u8(to, u8::from(packet.message.is_some()));

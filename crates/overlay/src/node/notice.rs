@@ -1,19 +1,19 @@
 //! News for the senders of packets that cannot be delivered.
 
 use super::Node;
-use crate::frame::{Dest, Frame, Notice};
+use crate::frame::{Dest, Frame, Notice, Why};
 use crate::{BootId, Failure, FailureCode, Rank};
 
 impl Node {
     /// Tells the sender of a packet that it cannot be delivered.
-    pub(super) fn notify(&mut self, sender: Rank, boot: BootId, dest: &Dest, replaced: bool) {
+    pub(super) fn notify(&mut self, sender: Rank, boot: BootId, dest: &Dest, why: Why) {
         let notice = Notice {
             to: sender,
             to_boot: boot,
             about: dest.rank,
             about_boot: dest.boot,
             epoch: dest.epoch,
-            replaced,
+            why,
         };
         if sender == self.config.rank {
             self.notice(Box::new(notice), false);
@@ -36,14 +36,18 @@ impl Node {
         if session.boot != notice.about_boot && notice.about_boot.is_known() {
             return;
         }
-        if notice.replaced {
+        if notice.why == Why::Replaced {
             self.forget_peer(peer, notice.about_boot, "was started anew");
-        } else if !session.boot.is_known() || session.boot == notice.about_boot {
-            if session.epoch() != notice.epoch {
-                return;
-            }
-            let failure =
-                Failure::new(FailureCode::NotConnected, format!("rank {peer} is not connected"));
+        } else if (!session.boot.is_known() || session.boot == notice.about_boot)
+            && session.epoch() == notice.epoch
+        {
+            let failure = if notice.why == Why::Forgotten {
+                let text = format!("rank {peer} was told that this broker is lost");
+                Failure::new(FailureCode::PeerLost, text)
+            } else {
+                let text = format!("rank {peer} is not connected");
+                Failure::new(FailureCode::NotConnected, text)
+            };
             self.fail_session(peer, &failure);
         }
     }

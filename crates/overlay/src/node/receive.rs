@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::session::weight;
-use crate::frame::{Dest, Frame, Message, Packet};
+use crate::frame::{Dest, Frame, Message, Packet, Why};
 use crate::{BootId, Delivery, Failure, FailureCode, Millis, Rank};
 use bytes::BytesMut;
 
@@ -27,6 +27,14 @@ impl Node {
         if !self.admit(packet.from, packet.from_boot, &packet.to) {
             return;
         }
+        let session = self.sessions.session(packet.from);
+        let expected = if session.peer_epoch == packet.to.epoch { session.expected } else { 1 };
+        if packet.base > expected && packet.to.epoch >= session.peer_epoch {
+            // The peer takes for delivered what this side knows nothing of.
+            let dest = Dest { boot: self.config.boot, ..packet.to };
+            self.notify(packet.from, packet.from_boot, &dest, Why::Forgotten);
+            return;
+        }
         self.acknowledged(packet.from, packet.ack_epoch, packet.ack, packet.gap);
         if let Some(message) = packet.message {
             self.take(packet.from, packet.to, message);
@@ -39,7 +47,7 @@ impl Node {
     /// Whether a packet from this life of a peer to that life of this broker is to be taken in.
     pub(super) fn admit(&mut self, from: Rank, boot: BootId, to: &Dest) -> bool {
         if to.boot.is_known() && to.boot != self.config.boot {
-            self.notify(from, boot, to, true);
+            self.notify(from, boot, to, Why::Replaced);
             return false;
         }
         if self.sessions.is_dead(from, boot) {
@@ -175,7 +183,7 @@ impl Node {
             to.boot.is_known() && self.now.since(self.started) < self.config.timing.reparent_grace;
         // A broker that is looking for another parent gets the packet when it is sent again.
         if !away && !newborn {
-            self.notify(from, boot, &to, false);
+            self.notify(from, boot, &to, Why::NotConnected);
         }
     }
 

@@ -29,6 +29,9 @@ pub(super) struct Sessions {
     pub(super) peers: BTreeMap<Rank, Session>,
     timers: BTreeSet<(Millis, Rank)>,
     dead: BTreeMap<Rank, VecDeque<BootId>>,
+    /// The last epoch of sessions that were given up: a peer that lives on after all must not take
+    /// new numbers for old ones.
+    epochs: BTreeMap<Rank, u32>,
 }
 
 /// Messages to and from one peer.
@@ -137,12 +140,16 @@ impl Sessions {
     }
 
     pub(super) fn session(&mut self, peer: Rank) -> &mut Session {
-        self.peers.entry(peer).or_insert_with(|| Session {
-            epoch: 1,
-            next: 1,
-            expected: 1,
-            ..Session::default()
+        let used = &self.epochs;
+        self.peers.entry(peer).or_insert_with(|| {
+            let epoch = used.get(&peer).map_or(1, |epoch| epoch + 1);
+            Session { epoch, next: 1, expected: 1, ..Session::default() }
         })
+    }
+
+    /// News of losses came from a rank 0 that is over; the next one may know better.
+    pub(super) fn absolve(&mut self) {
+        self.dead.clear();
     }
 
     pub(super) fn is_dead(&self, peer: Rank, boot: BootId) -> bool {
@@ -175,10 +182,11 @@ impl Sessions {
     }
 
     pub(super) fn remove(&mut self, peer: Rank) {
-        if let Some(session) = self.peers.remove(&peer)
-            && let Some(at) = session.armed
-        {
-            self.timers.remove(&(at, peer));
+        if let Some(session) = self.peers.remove(&peer) {
+            self.epochs.insert(peer, session.epoch);
+            if let Some(at) = session.armed {
+                self.timers.remove(&(at, peer));
+            }
         }
     }
 }
@@ -311,6 +319,7 @@ impl Node {
             to: Dest { rank: to, boot: session.boot, epoch: session.epoch, sequence },
             ack: session.expected - 1,
             ack_epoch: session.peer_epoch,
+            base: session.queue.front().map_or(session.next, |queued| queued.sequence),
             gap: std::mem::take(&mut session.gap),
             check,
             message,

@@ -134,6 +134,7 @@ impl Node {
 
     fn root_replaced(&mut self, former: BootId, boot: BootId) {
         self.uplink.root_replaced(former);
+        self.sessions.absolve();
         self.forget_peer(0, former, "rank 0 was started anew");
         self.exchange_root_lost();
         self.deliver(Delivery::RootReplaced { boot });

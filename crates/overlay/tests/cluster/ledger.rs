@@ -99,11 +99,14 @@ impl Ledger {
             }
             match &talk.opener {
                 None => broken.push(format!("channel {id} hangs: {talk:?}")),
-                // Too much traffic is refused by name, and so is what was meant for a former life
-                // of the peer, of whose end rank 0 itself had no news.
+                // Too much traffic is refused by name. Where an end, or rank 0, has had a former life,
+                // what was said to that life can take what is open now down with it, by name.
                 Some(Err(why))
                     if why.starts_with("Limit")
-                        || (talk.to.1 > 1 && why.ends_with("started anew")) => {}
+                        || (talk.to.1.max(talk.from.1).max(root_life) > 1
+                            && (why.ends_with("started anew")
+                                || why.ends_with("gave up")
+                                || why.ends_with("is lost"))) => {}
                 Some(Err(why)) if both && talk.known && same_root => {
                     broken.push(format!("channel {id} failed ({why}) between live ends: {talk:?}"));
                 }

@@ -103,7 +103,9 @@ impl Plan {
         let mut items = Vec::new();
         let any = |r: &mut Random| r.below(u64::from(size)) as u32;
         if r.chance(85) && size > 1 {
-            for _ in 0..r.between(1, 8) {
+            // Now and then more than anybody deserves.
+            let faults = if r.chance(10) { r.between(10, 40) } else { r.between(1, 8) };
+            for _ in 0..faults {
                 let at = r.below(calm_at);
                 // Inner brokers and rank 0 are hit more often than their number.
                 let rank = match r.below(10) {
