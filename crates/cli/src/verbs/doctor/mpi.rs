@@ -46,9 +46,11 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>) -> Vec<Mpi> {
             continue;
         }
         if let Some(version) = version(&launcher) {
-            let twin = found
-                .iter()
-                .any(|mpi| mpi.version == version && mpi.path.parent() == launcher.parent());
+            // Beside an mpiexec, mpirun is the same or a script that takes whatever is in PATH.
+            let script = launcher.file_name().is_some_and(|name| name == "mpirun");
+            let twin = found.iter().any(|mpi| {
+                mpi.path.parent() == launcher.parent() && (script || mpi.version == version)
+            });
             if !twin {
                 found.push(Mpi { path: launcher, version });
             }
