@@ -155,7 +155,10 @@ fn fence() -> Result<Vec<Figure>> {
     let mut build = workspace::cargo();
     build.args(["build", "--quiet", "--release", "--locked", "--package", "quorate-agent"]);
     build.args(["--example", "exchange"]);
-    ensure!(build.status().context("start cargo")?.success(), "the example exchange does not build");
+    ensure!(
+        build.status().context("start cargo")?.success(),
+        "the example exchange does not build"
+    );
     let mut command = Command::new(workspace::target_dir().join("release/examples/exchange"));
     let done = exec::capture(&mut command, "bench-fence", LIMIT)?;
     ensure!(done.success(), "fence: {}\n{}", done.how(), done.output.trim_end());
