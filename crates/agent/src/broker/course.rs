@@ -218,7 +218,10 @@ impl Course {
         self.phases.program_ended = Some(unix_millis());
         let report = self.with_phases(outcome.report);
         tracing::info!(code = report.exit_code, message = report.message, "program ended");
-        if let Err(error) = fs::write(self.mark(ENDED_MARK), report.render()) {
+        // Renamed into place: a broker that dies while it writes must not leave half a mark.
+        let (mark, draft) = (self.mark(ENDED_MARK), self.mark("program.ended.draft"));
+        let marked = fs::write(&draft, report.render()).and_then(|()| fs::rename(&draft, &mark));
+        if let Err(error) = marked {
             tracing::warn!(%error, "cannot mark the program's end");
         }
         self.outcome = Some(report);
