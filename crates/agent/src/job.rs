@@ -16,5 +16,6 @@ pub mod leader;
 pub mod member;
 pub mod protocol;
 pub mod registry;
+pub(crate) mod streams;
 
 pub use registry::Jobs;

@@ -6,6 +6,8 @@
 //! in: ranks spin while they wait.
 
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use crate::broker::Overlay;
 use crate::broker::services::BoxFuture;

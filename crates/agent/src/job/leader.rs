@@ -4,19 +4,23 @@
 //! events are brought together. A job always ends: a lost broker counts its tasks as ended, a
 //! member that does not come or does not end in time is given up.
 
+mod choice;
+
+pub use choice::program;
+
 use super::Jobs;
 use super::protocol::{
-    Abort, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, What, Where, body,
-    json, kind, message, split,
+    Abort, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, What, body, json,
+    kind, message, split,
 };
-use crate::broker::{CastFailed, Channel, Membership, Offline, Overlay, Sender};
+use crate::broker::{CastFailed, Channel, Offline, Overlay, Sender};
 use crate::launch::outcome::{Cancel, Judge, Outcome, Verdict};
-use crate::launch::place::{Ask, Distribution, Offer, Placement, Tasks, place};
+use crate::launch::place::Placement;
 use crate::launch::stdio::Slowest;
 use bytes::Bytes;
+use choice::{choose, crowded, namespace, one_host};
 use quorate_contract::exit;
 use quorate_contract::report::Reason;
-use quorate_hostlist::IdSet;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc};
@@ -255,70 +259,6 @@ fn refused(outcome: Outcome) -> Led {
         finished: Finished { outcome, started: Vec::new(), wire: BTreeMap::new() },
         placement: None,
     }
-}
-
-/// The placement of a request among the connected brokers.
-fn choose(membership: &Membership, wanted: &Where, overlay: &Overlay) -> Result<Placement, String> {
-    match wanted {
-        Where::Slots(ask) => {
-            let offers: Vec<Offer> = membership
-                .online
-                .iter()
-                .filter(|(_, member)| !member.torpid)
-                .map(|(broker, member)| Offer { broker: *broker, slots: member.inventory.slots })
-                .collect();
-            place(&offers, ask).map_err(|error| error.to_string())
-        }
-        Where::Brokers(set) => {
-            let brokers: Vec<u32> = if set == "all" {
-                membership.online.keys().copied().collect()
-            } else {
-                let set: IdSet = set.parse().map_err(|error| format!("--ranks {set}: {error}"))?;
-                set.iter().collect()
-            };
-            for broker in &brokers {
-                if !membership.online.contains_key(broker) {
-                    let pod = overlay.config().display_name(*broker);
-                    return Err(format!("rank {broker} ({pod}) is not connected"));
-                }
-            }
-            if brokers.is_empty() {
-                return Err("no ranks given".to_string());
-            }
-            let brokers = brokers.into_iter().map(|broker| (broker, 1)).collect();
-            Ok(Placement { brokers, distribution: Distribution::Block })
-        }
-    }
-}
-
-/// Whether some machine gets more tasks than it has CPUs. Pods that do not know their node are
-/// taken to share one: a needless yield costs little, a missing one a factor of twenty.
-fn crowded(membership: &Membership, placement: &Placement) -> bool {
-    let mut machines: HashMap<Option<&str>, (u32, BTreeSet<u32>, u32)> = HashMap::new();
-    for (broker, count) in &placement.brokers {
-        let Some(member) = membership.online.get(broker) else { continue };
-        let inventory = &member.inventory;
-        let machine = machines.entry(inventory.node.as_deref()).or_default();
-        machine.0 += count;
-        machine.1.extend(&inventory.cpus);
-        let quota = inventory.quota_millicpus.map_or(u32::MAX, |millis| (millis / 1000).max(1));
-        machine.2 += u32::from(*count > quota.min(inventory.cpus.len() as u32));
-    }
-    machines.values().any(|(tasks, cpus, pods)| *pods > 0 || *tasks as usize > cpus.len())
-}
-
-/// Whether two brokers of a job are on one host, which pods never are: each has its own name.
-fn one_host(membership: &Membership, placement: &Placement) -> bool {
-    let mut hosts = BTreeSet::new();
-    let known = placement.brokers.iter().filter_map(|(broker, _)| membership.online.get(broker));
-    known.into_iter().any(|member| !hosts.insert(member.inventory.host.as_str()))
-}
-
-/// A name for the job's key-value space that nobody can guess.
-fn namespace() -> Result<String, getrandom::Error> {
-    let mut random = [0; 12];
-    getrandom::fill(&mut random)?;
-    Ok(random.iter().fold(String::from("q-"), |name, byte| format!("{name}{byte:02x}")))
 }
 
 /// News of brokers that are gone or were not reached.
@@ -628,37 +568,5 @@ async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The request of a cluster's own parallel program: all pods share its tasks.
-pub fn program(parallel: &quorate_contract::config::Parallel) -> Request {
-    use crate::launch::environment::Difference;
-    use crate::launch::place::Spread;
-    let ask = Ask {
-        tasks: match (parallel.tasks, parallel.tasks_per_node) {
-            (Some(tasks), _) => Tasks::Exactly(tasks),
-            (None, Some(_)) => Tasks::PerNode,
-            (None, None) => Tasks::PerSlot,
-        },
-        nodes: None,
-        tasks_per_node: parallel.tasks_per_node,
-        cpus_per_task: parallel.cpus_per_task,
-        oversubscribe: parallel.oversubscribe,
-        spread: Spread::Even,
-        distribution: Distribution::Block,
-    };
-    Request {
-        command: super::protocol::Command {
-            argv: parallel.argv.clone(),
-            env: Difference::adding(&parallel.env),
-            cwd: parallel.working_dir.clone(),
-            cwd_required: parallel.working_dir.is_some(),
-            mpi: "auto".to_string(),
-            cpus_per_task: parallel.cpus_per_task,
-            ..super::protocol::Command::default()
-        },
-        place: Where::Slots(ask),
-        no_kill: false,
     }
 }

@@ -5,15 +5,16 @@
 //! end.
 
 use super::protocol::{
-    Abort, EndedTask, Joining, LAUNCH, Launch, MEMBER, What, kind, message, output, split,
+    Abort, EndedTask, Joining, LAUNCH, Launch, MEMBER, What, kind, message, split,
 };
+use super::streams::{Stream, feed, pump};
 use super::{Jobs, protocol};
 use crate::broker::{Channel, Overlay, Receiver, Sender};
 use crate::launch::environment::{self, Standing, Variables};
 use crate::launch::outcome::{Ended, Session, TaskEnd};
 use crate::launch::records::Recorded;
 use crate::launch::spawn::{self, Start};
-use crate::launch::stdio::{Lines, Slowest, Tail};
+use crate::launch::stdio::{Slowest, Tail};
 use crate::launch::{sweep, text};
 use crate::process_management::{Event, OverOverlay, Server, Ways};
 use crate::sys;
@@ -26,17 +27,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use tokio::io::AsyncWriteExt;
-use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-
-/// Bytes read from a task at once: with a held line and the head of a message it is still one
-/// message of a channel.
-const READ: usize = 24 * 1024;
-
-/// How long output may still come when the task has ended and somebody else holds its pipe.
-const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
 /// Time between SIGTERM and SIGKILL when the leader is lost.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
@@ -352,7 +344,13 @@ impl<'a> Tasks<'a> {
         })?;
         let told = Arc::new(AtomicBool::new(false));
         let index = self.running.len();
-        let stdin = task.stdin.map(|pipe| feed(pipe, index, self.here.clone()));
+        let stdin = task.stdin.map(|pipe| {
+            let here = self.here.clone();
+            feed(pipe, move |bytes| {
+                let took = Here::Took { task: index, bytes: bytes as u64 };
+                std::future::ready(here.send(took).is_ok())
+            })
+        });
         self.running.push(Running { rank, pid: task.pid, told: told.clone(), alive: true, stdin });
         // One task's output needs no line ends to stay apart from others'.
         let whole_lines = !self.launch.command.unbuffered && self.launch.placement.tasks() > 1;
@@ -491,96 +489,5 @@ impl Running {
     /// A task that did not start; its end is already on the way.
     fn never(rank: u32) -> Self {
         Self { rank, pid: 0, told: Arc::new(AtomicBool::new(false)), alive: true, stdin: None }
-    }
-}
-
-/// Writes a task's stdin. What it does not want is taken all the same: the client must not wait
-/// for a task that has closed its input.
-fn feed(
-    mut pipe: pipe::Sender,
-    task: usize,
-    here: mpsc::UnboundedSender<Here>,
-) -> mpsc::UnboundedSender<Option<Bytes>> {
-    let (queue, mut pieces) = mpsc::unbounded_channel::<Option<Bytes>>();
-    tokio::spawn(async move {
-        let mut open = true;
-        while let Some(Some(bytes)) = pieces.recv().await {
-            if open {
-                open = pipe.write_all(&bytes).await.is_ok();
-            }
-            if here.send(Here::Took { task, bytes: bytes.len() as u64 }).is_err() {
-                return;
-            }
-        }
-    });
-    queue
-}
-
-/// A task's stream, for its pieces.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream {
-    /// [`kind::OUT`] or [`kind::ERR`].
-    pub(crate) kind: u8,
-    /// The task's rank.
-    pub(crate) rank: u32,
-    /// Holds what is not a whole line yet.
-    pub(crate) whole_lines: bool,
-}
-
-/// Sends a task's output on until it ends, or until the task is over and its pipe silent.
-pub(crate) async fn pump(
-    pipe: pipe::Receiver,
-    stream: Stream,
-    sender: Sender,
-    tail: Arc<Mutex<Tail>>,
-    mut over: watch::Receiver<bool>,
-) {
-    let mut lines = Lines::default();
-    let mut pieces = Vec::new();
-    let mut buffer = Vec::new();
-    loop {
-        let ended = *over.borrow();
-        let ready = tokio::select! {
-            biased;
-            ready = pipe.readable() => ready.is_ok(),
-            // Whoever still holds the pipe is not the task.
-            () = tokio::time::sleep(LAST_OUTPUT), if ended => false,
-            changed = over.changed(), if !ended => {
-                // The task is over once its waiter is gone, too.
-                if changed.is_err() { false } else { continue }
-            }
-        };
-        if !ready {
-            break;
-        }
-        buffer.resize(READ, 0);
-        match pipe.try_read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => {
-                let bytes = &buffer[..count];
-                if let Ok(mut tail) = tail.lock() {
-                    tail.push(bytes);
-                }
-                if stream.whole_lines {
-                    lines.push(bytes, |piece| pieces.push(piece));
-                } else {
-                    pieces.push(bytes.to_vec());
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                // An idle task holds no buffer.
-                buffer = Vec::new();
-                continue;
-            }
-            Err(_) => break,
-        }
-        for piece in pieces.drain(..) {
-            if sender.send(output(stream.kind, stream.rank, &piece)).await.is_err() {
-                return;
-            }
-        }
-    }
-    if let Some(rest) = lines.finish() {
-        let _ = sender.send(output(stream.kind, stream.rank, &rest)).await;
     }
 }

@@ -7,15 +7,14 @@
 
 use crate::broker::{Channel, Overlay};
 use crate::job::Jobs;
-use crate::job::member::{Stream, pump};
 use crate::job::protocol::{kind, message, split};
+use crate::job::streams::{Stream, feed, pump};
 use crate::launch::environment;
 use crate::launch::outcome::TaskEnd;
 use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::Tail;
 use crate::launch::text;
 use crate::sys;
-use bytes::Bytes;
 use quorate_contract::{env as names, exit};
 use quorate_pmi::must_not_leak;
 use serde::{Deserialize, Serialize};
@@ -24,8 +23,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 /// Channel service: a front brings a [`Session`].
 pub const SERVICE: &str = "rsh";
@@ -128,22 +126,13 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
         tokio::spawn(pump(pipe, stream, sender.clone(), tail.clone(), ended.clone()))
     };
     let pumps = [start_pump(task.stdout, kind::OUT), start_pump(task.stderr, kind::ERR)];
-    let stdin = task.stdin.map(|mut pipe| {
-        let (queue, mut pieces) = mpsc::unbounded_channel::<Bytes>();
+    let mut stdin = task.stdin.map(|pipe| {
         let sender = sender.clone();
-        tokio::spawn(async move {
-            let mut open = true;
-            while let Some(bytes) = pieces.recv().await {
-                open = open && pipe.write_all(&bytes).await.is_ok();
-                let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                if sender.send(message(kind::TAKEN, &count.to_be_bytes())).await.is_err() {
-                    return;
-                }
-            }
-        });
-        queue
+        feed(pipe, move |bytes| {
+            let (sender, count) = (sender.clone(), u32::try_from(bytes).unwrap_or(u32::MAX));
+            async move { sender.send(message(kind::TAKEN, &count.to_be_bytes())).await.is_ok() }
+        })
     });
-    let mut stdin = stdin;
     let pid = task.pid;
     // What the command leaves in its group stays: it may be a daemon that somebody waits for.
     let exit = task.exit.wait(false);
@@ -162,7 +151,7 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
             received = receiver.recv(), if !gone => match received.ok().flatten().and_then(split) {
                 Some((kind::STDIN, bytes)) => {
                     if let Some(stdin) = &stdin {
-                        let _ = stdin.send(bytes);
+                        let _ = stdin.send(Some(bytes));
                     }
                 }
                 Some((kind::STDIN_END, _)) => stdin = None,

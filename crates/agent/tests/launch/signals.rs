@@ -1,7 +1,7 @@
 //! Signals between the typist and the tasks.
 
 use crate::pods::signal;
-use crate::typing::{Marks, cluster, code, stderr, stdout, typed, wait, wait_gone};
+use crate::typing::{Marks, cluster, code, stderr, stdout, typed, wait_gone};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -83,11 +83,15 @@ fn a_signal_passes_stdin_that_nobody_reads() {
         typed(&pods, 0, &["run", "sh", "-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
     marks.pid("pid");
     let mut stdin = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || stdin.write_all(&vec![0; 10_000_000]).is_err());
-    // The pipe is full when the writer waits; how full does not matter.
-    wait("the writer to begin", || (!writer.is_finished()).then_some(()));
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    let (full, filled) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        // More than pipes and windows hold; then on until the client is gone.
+        let _ = stdin.write_all(&vec![0; 100_000]);
+        full.send(()).unwrap();
+        while stdin.write_all(&[0; 4096]).is_ok() {}
+    });
+    filled.recv().unwrap();
     signal(child.id().cast_signed(), SIGTERM);
     assert_eq!(code(&child.wait_with_output().unwrap()), 5);
-    assert!(writer.join().unwrap(), "nobody has read it");
+    writer.join().unwrap();
 }
