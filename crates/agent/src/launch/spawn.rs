@@ -11,15 +11,14 @@ use super::outcome::TaskEnd;
 use crate::sys;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::unistd::setsid;
-use std::ffi::{OsStr, OsString};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
@@ -65,118 +64,125 @@ pub struct Task {
 /// Waits for the end of a process.
 #[derive(Debug)]
 pub struct Exit {
-    child: Child,
+    pid: i32,
     pidfd: AsyncFd<OwnedFd>,
 }
 
 impl Exit {
+    fn watch(pid: i32) -> Result<Self, TaskEnd> {
+        let watched = sys::pidfd(pid)
+            .and_then(|pidfd| sys::watch(pidfd, tokio::io::Interest::READABLE))
+            .map(|pidfd| Self { pid, pidfd });
+        watched.map_err(|error| {
+            sys::signal_group(pid, libc::SIGKILL);
+            let _ = reap(pid);
+            TaskEnd::NotStarted(format!("cannot watch it: {error}"))
+        })
+    }
+
     /// The end of the process. With `sweep` what is left of its process group is killed first,
     /// while the number cannot be anybody else's.
-    pub async fn wait(mut self, sweep: bool) -> TaskEnd {
+    pub async fn wait(self, sweep: bool) -> TaskEnd {
         // An error here would be one of epoll; waiting itself then finds the truth.
         let _ = self.pidfd.readable().await;
         if sweep {
-            sys::signal_group(self.child.id().cast_signed(), libc::SIGKILL);
+            sys::signal_group(self.pid, libc::SIGKILL);
         }
-        match self.child.wait() {
-            Ok(status) => end_of(status),
-            Err(error) => TaskEnd::NotStarted(format!("its end is unknown: {error}")),
-        }
+        reap(self.pid)
     }
 }
 
-/// The end that an exit status means.
-pub fn end_of(status: std::process::ExitStatus) -> TaskEnd {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => TaskEnd::Exited(code),
-        (None, Some(signal)) => TaskEnd::Signaled(signal),
-        (None, None) => TaskEnd::NotStarted("its end is unknown".to_string()),
+/// Takes the exit status of an ended child.
+fn reap(pid: i32) -> TaskEnd {
+    loop {
+        match waitpid(Pid::from_raw(pid), None) {
+            Ok(WaitStatus::Exited(_, code)) => return TaskEnd::Exited(code),
+            Ok(WaitStatus::Signaled(_, signal, _)) => return TaskEnd::Signaled(signal as i32),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return TaskEnd::NotStarted(format!("its end is unknown: {error}")),
+        }
     }
 }
 
 /// Starts a task in a process group of its own, with `own_session` also a session.
 pub fn start(start: &Start<'_>) -> Result<Task, TaskEnd> {
-    let (program, mut command) = command(start)?;
-    command.stdin(if start.stdin { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = spawn(&mut command, start).map_err(|error| refused(&program, &error))?;
-    let pid = child.id().cast_signed();
-    let mut adopt = || -> io::Result<_> {
-        let stdin = match child.stdin.take() {
-            Some(stdin) => Some(pipe::Sender::from_owned_fd(stdin.into())?),
-            None => None,
-        };
-        let stdout = child.stdout.take().expect("stdout is piped because it was asked for above");
-        let stderr = child.stderr.take().expect("stderr is piped because it was asked for above");
+    let failed = |error: io::Error| TaskEnd::NotStarted(format!("no pipes for it: {error}"));
+    let (stdin, to_task) = if start.stdin {
+        let (reader, writer) = io::pipe().map_err(failed)?;
+        (OwnedFd::from(reader), Some(OwnedFd::from(writer)))
+    } else {
+        (std::fs::File::open("/dev/null").map_err(failed)?.into(), None)
+    };
+    let (stdout, its_stdout) = io::pipe().map_err(failed)?;
+    let (stderr, its_stderr) = io::pipe().map_err(failed)?;
+    let streams = [stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
+    let pid = spawn(start, Some(streams))?;
+    // From here on only the task holds its ends.
+    drop((stdin, its_stdout, its_stderr));
+    let exit = Exit::watch(pid)?;
+    let adopt = || -> io::Result<_> {
+        let stdin = to_task.map(pipe::Sender::from_owned_fd).transpose()?;
         let stdout = pipe::Receiver::from_owned_fd(stdout.into())?;
-        let stderr = pipe::Receiver::from_owned_fd(stderr.into())?;
-        let pidfd = sys::watch(sys::pidfd(pid)?, tokio::io::Interest::READABLE)?;
-        Ok((stdin, stdout, stderr, pidfd))
+        Ok((stdin, stdout, pipe::Receiver::from_owned_fd(stderr.into())?))
     };
     match adopt() {
-        Ok((stdin, stdout, stderr, pidfd)) => {
-            Ok(Task { pid, stdin, stdout, stderr, exit: Exit { child, pidfd } })
-        }
+        Ok((stdin, stdout, stderr)) => Ok(Task { pid, stdin, stdout, stderr, exit }),
         Err(error) => {
             sys::signal_group(pid, libc::SIGKILL);
-            let _ = child.wait();
-            Err(TaskEnd::NotStarted(format!("cannot watch it: {error}")))
+            let _ = reap(pid);
+            Err(failed(error))
         }
     }
 }
 
 /// Starts a command that shares this process's stdin, stdout and stderr, in its own process group.
 pub fn start_inheriting(start: &Start<'_>) -> Result<(i32, Exit), TaskEnd> {
-    let (program, mut command) = command(start)?;
-    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    let mut child = spawn(&mut command, start).map_err(|error| refused(&program, &error))?;
-    let pid = child.id().cast_signed();
-    let watch = || sys::watch(sys::pidfd(pid)?, tokio::io::Interest::READABLE);
-    match watch() {
-        Ok(pidfd) => Ok((pid, Exit { child, pidfd })),
-        Err(error) => {
-            sys::signal_group(pid, libc::SIGKILL);
-            let _ = child.wait();
-            Err(TaskEnd::NotStarted(format!("cannot watch it: {error}")))
-        }
-    }
+    let pid = spawn(start, None)?;
+    Ok((pid, Exit::watch(pid)?))
 }
 
-fn command(start: &Start<'_>) -> Result<(PathBuf, Command), TaskEnd> {
+fn spawn(start: &Start<'_>, streams: Option<[BorrowedFd<'_>; 3]>) -> Result<i32, TaskEnd> {
     let name = start.argv.first().ok_or_else(|| TaskEnd::NotFound(String::new()))?;
     let program = find(name, start.env.get(OsStr::new("PATH")).map(AsRef::as_ref), start.cwd)?;
-    let mut command = Command::new(&program);
-    command.arg0(name).args(&start.argv[1..]).env_clear().envs(start.env);
+    let word = |bytes: &[u8]| {
+        CString::new(bytes).map_err(|_| {
+            TaskEnd::NotStarted("an argument or variable has a zero byte in it".to_string())
+        })
+    };
+    let argv: Vec<CString> =
+        start.argv.iter().map(|text| word(text.as_bytes())).collect::<Result<_, _>>()?;
+    let env: Vec<CString> = start
+        .env
+        .iter()
+        .map(|(name, value)| word(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
+        .collect::<Result<_, _>>()?;
     // The directory that is inherited anyhow needs no system call in the child.
-    if std::env::current_dir().ok().as_deref() != Some(start.cwd) {
-        command.current_dir(start.cwd);
-    }
-    if start.own_session {
-        sys::before_exec(&mut command, || Ok(setsid().map(drop)?));
-    } else {
-        command.process_group(0);
-    }
-    Ok((program, command))
+    let here = std::env::current_dir().ok().as_deref() == Some(start.cwd);
+    let cwd = if here { None } else { Some(word(start.cwd.as_os_str().as_bytes())?) };
+    let file = word(program.as_os_str().as_bytes())?;
+    let process = sys::Start {
+        program: &file,
+        argv: &argv,
+        env: &env,
+        cwd: cwd.as_deref(),
+        streams,
+        own_session: start.own_session,
+    };
+    bound(start.cpus, || match start.keep {
+        Some(fd) => inheriting(fd, || sys::spawn(&process)),
+        None => sys::spawn(&process),
+    })
+    .map_err(|error| refused(&program, &error))
 }
 
-fn spawn(command: &mut Command, start: &Start<'_>) -> io::Result<Child> {
-    let before = match start.cpus {
-        Some(cpus) => {
-            let before = sys::allowed_cpus()?;
-            sys::bind(cpus)?;
-            Some(before)
-        }
-        None => None,
-    };
-    let spawned = match start.keep {
-        Some(fd) => inheriting(fd, || command.spawn()),
-        None => command.spawn(),
-    };
-    if let Some(before) = before {
-        sys::bind(&before)?;
-    }
-    spawned
+/// Runs `action` while this thread, and what it starts, is bound to these CPUs.
+fn bound<T>(cpus: Option<&[u32]>, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let Some(cpus) = cpus else { return action() };
+    let before = sys::allowed_cpus()?;
+    sys::bind(cpus)?;
+    let result = action();
+    sys::bind(&before)?;
+    result
 }
 
 /// Runs `action` while `fd` passes through exec.
