@@ -504,3 +504,35 @@ fn a_link_whose_peer_does_not_read_drops_what_it_forwards_and_nothing_is_lost() 
     });
     unbroken(&world);
 }
+
+#[test]
+fn a_broker_that_a_former_rank_0_gave_up_is_not_ignored_for_ever() {
+    let mut world = running(3, 2);
+    // What they have said to each other before counts on both sides.
+    request(&mut world, 1, 2, 10, None);
+    request(&mut world, 2, 1, 10, None);
+    pass(&mut world, 4_000);
+    world.pause(2);
+    pass(&mut world, 100);
+    world.break_connection(2);
+    let bound = world.setup.timing.rejoin_grace.0 + 100;
+    wait(&mut world, bound, "given up", |world| !world.node(0).unwrap().online().contains(2));
+    pass(&mut world, 50);
+    world.kill(0);
+    world.start_at(0, world.now + 300);
+    pass(&mut world, 1_000);
+    world.resume(2);
+    wait(&mut world, 3_000, "whole again", |world| {
+        (0..3).all(|rank| state(world, rank) == Some(State::Run))
+    });
+    // The first attempt may find out that the other side has forgotten everything.
+    for round in 0..3 {
+        request(&mut world, 1, 2, 10, None);
+        request(&mut world, 2, 1, 10, None);
+        pass(&mut world, 2_000);
+        let talks = || world.ledger.channels.values();
+        assert!(talks().all(|talk| talk.opener.is_some()), "something hangs in round {round}");
+    }
+    let last: Vec<_> = world.ledger.channels.values().rev().take(2).collect();
+    assert!(last.iter().all(|talk| talk.answered), "{last:#?}");
+}
