@@ -27,10 +27,11 @@ impl Node {
         if !self.admit(packet.from, packet.from_boot, &packet.to) {
             return;
         }
+        self.peer_epoch(packet.from, packet.to.epoch);
         let session = self.sessions.session(packet.from);
-        let expected = if session.peer_epoch == packet.to.epoch { session.expected } else { 1 };
-        if packet.base > expected && packet.to.epoch >= session.peer_epoch {
-            // The peer takes for delivered what this side knows nothing of.
+        if packet.to.epoch == session.peer_epoch && packet.base > session.expected {
+            // The peer takes for delivered what this side knows nothing of. It will begin another
+            // epoch, and with that all channels fail, here too.
             let dest = Dest { boot: self.config.boot, ..packet.to };
             self.notify(packet.from, packet.from_boot, &dest, Why::Forgotten);
             return;
@@ -96,21 +97,27 @@ impl Node {
         }
     }
 
+    /// Notes that the peer has begun an epoch.
+    fn peer_epoch(&mut self, from: Rank, epoch: u32) {
+        let session = self.sessions.session(from);
+        if epoch <= session.peer_epoch {
+            return;
+        }
+        let anew = session.peer_epoch != 0;
+        session.peer_epoch = epoch;
+        session.expected = 1;
+        session.assembling = None;
+        if anew {
+            // The peer has given up on everything that was under way from it.
+            self.fail_channels(from, &Failure::new(FailureCode::PeerLost, "peer gave up"));
+        }
+    }
+
     /// Takes a message if it is the next one.
     pub(super) fn take(&mut self, from: Rank, to: Dest, message: Message) {
         let delay = self.config.timing.ack_delay;
         let now = self.now;
-        let session = self.sessions.session(from);
-        if to.epoch > session.peer_epoch {
-            let anew = session.peer_epoch != 0;
-            session.peer_epoch = to.epoch;
-            session.expected = 1;
-            session.assembling = None;
-            if anew {
-                // The peer has given up on everything that was under way from it.
-                self.fail_channels(from, &Failure::new(FailureCode::PeerLost, "peer gave up"));
-            }
-        }
+        self.peer_epoch(from, to.epoch);
         let session = self.sessions.session(from);
         if to.epoch < session.peer_epoch {
             return;

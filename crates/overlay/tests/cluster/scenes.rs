@@ -529,7 +529,8 @@ fn a_broker_that_a_former_rank_0_gave_up_is_not_ignored_for_ever() {
     for round in 0..3 {
         request(&mut world, 1, 2, 10, None);
         request(&mut world, 2, 1, 10, None);
-        pass(&mut world, 2_000);
+        // Answers take up to 3 s.
+        pass(&mut world, 5_000);
         let talks = || world.ledger.channels.values();
         assert!(talks().all(|talk| talk.opener.is_some()), "something hangs in round {round}");
     }
