@@ -3,10 +3,9 @@
 //!
 //! It runs no async runtime and does nothing else, so that there is little that can fail. The
 //! decisions are in [`policy`]; this module runs them. Tasks whose broker died become children of
-//! this process; how they ended is written to the run directory, where the next broker finds it.
+//! this process; the next broker finds them in the journal of the run directory and ends them.
 
 pub mod policy;
-mod records;
 
 use crate::report::leave_report;
 use crate::sys::{self, processes};
@@ -16,11 +15,10 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use policy::{Decision, Ending, Policy};
-pub use records::{TaskEnd, record_path, take_ends};
+use policy::{Decision, End, Ending, Policy};
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What is passed on to the broker.
@@ -44,15 +42,6 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Kubernetes gives a pod by default, so that there is time left for the report.
 const STOP_LIMIT: Duration = Duration::from_secs(25);
 
-/// What the supervisor has to know.
-#[derive(Clone, Debug)]
-pub struct Post {
-    /// Where ends of tasks are written.
-    pub run_dir: PathBuf,
-    /// Where the report goes when the broker could not leave one.
-    pub termination_log: PathBuf,
-}
-
 /// Why no supervision came about.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
@@ -72,8 +61,9 @@ fn call(what: &'static str) -> impl FnOnce(Errno) -> SupervisorError {
 }
 
 /// Runs `broker` in a child process, again and again if it dies, until it ends by itself or a
-/// signal says so; gives the code to exit with. Must be called while the process has one thread.
-pub fn supervise(post: &Post, broker: &dyn Fn() -> i32) -> Result<i32, SupervisorError> {
+/// signal says so; gives the code to exit with. A report goes to `termination_log` when the broker
+/// could not leave one. Must be called while the process has one thread.
+pub fn supervise(termination_log: &Path, broker: &dyn Fn() -> i32) -> Result<i32, SupervisorError> {
     let mut set = SigSet::empty();
     for signal in FORWARDED {
         set.add(signal);
@@ -84,7 +74,6 @@ pub fn supervise(post: &Post, broker: &dyn Fn() -> i32) -> Result<i32, Superviso
         .map_err(call("watch signals"))?;
     sys::become_subreaper().map_err(call("adopt orphans"))?;
     let mut watch = Watch {
-        post,
         signals,
         policy: Policy::default(),
         started: Instant::now(),
@@ -95,13 +84,12 @@ pub fn supervise(post: &Post, broker: &dyn Fn() -> i32) -> Result<i32, Superviso
     let ending = watch.run(broker)?;
     watch.sweep();
     if let Some(report) = &ending.report {
-        leave_report(&post.termination_log, report);
+        leave_report(termination_log, report);
     }
     Ok(ending.code)
 }
 
-struct Watch<'a> {
-    post: &'a Post,
+struct Watch {
     signals: SignalFd,
     policy: Policy,
     started: Instant,
@@ -110,7 +98,7 @@ struct Watch<'a> {
     kill_at: Option<Instant>,
 }
 
-impl Watch<'_> {
+impl Watch {
     fn run(&mut self, broker: &dyn Fn() -> i32) -> Result<Ending, SupervisorError> {
         self.restart_at = Some(Instant::now());
         loop {
@@ -181,7 +169,7 @@ impl Watch<'_> {
                 Err(_) | Ok(WaitStatus::StillAlive) => return ending,
                 Ok(status) => status,
             };
-            let Some(end) = TaskEnd::from_wait(status) else { continue };
+            let Some(end) = End::from_wait(status) else { continue };
             let pid = status.pid()?;
             if self.broker == Some(pid) {
                 self.broker = None;
@@ -191,8 +179,6 @@ impl Watch<'_> {
                     }
                     Decision::End(end) => ending = Some(*end),
                 }
-            } else if let Err(error) = records::write_end(&self.post.run_dir, pid, end) {
-                sys::complain(&format!("cannot record the end of process {pid}: {error}"));
             }
         }
     }

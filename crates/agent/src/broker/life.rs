@@ -18,11 +18,11 @@ use crate::net::resolve::{Resolver, parse_address_book};
 use crate::net::tls::Tls;
 use crate::report::leave_report;
 use crate::settings::{Flags, Seed, Settings, termination_log};
-use crate::supervisor::{Post, supervise};
+use crate::supervisor::supervise;
 use crate::sys;
 use anyhow::Context;
+use quorate_contract::exit;
 use quorate_contract::report::{Reason, Report};
-use quorate_contract::{exit, paths};
 use quorate_overlay::{BootId, Config, Millis, Timing};
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -59,11 +59,7 @@ pub fn run(args: &Args, launching: &Arc<dyn Launching>) -> anyhow::Result<i32> {
     let _held = args.hold_fd.map(sys::adopt).transpose().context("--hold-fd is not open")?;
     let listener = args.listen_fd.map(sys::adopt).transpose().context("--listen-fd is not open")?;
     let flags = &args.flags;
-    let post = Post {
-        run_dir: flags.run_dir.clone().unwrap_or_else(|| paths::RUN_DIR.into()),
-        termination_log: termination_log(flags),
-    };
-    let code = supervise(&post, &|| broker(flags, listener.as_ref(), launching))?;
+    let code = supervise(&termination_log(flags), &|| broker(flags, listener.as_ref(), launching))?;
     Ok(code)
 }
 

@@ -126,8 +126,7 @@ pub trait Launching: Send + Sync + 'static {
     fn run_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome>;
 
     /// Called instead of [`Launching::run_program`] when an earlier broker of this launcher died
-    /// while its program ran. What became of it may be in the run directory
-    /// ([`crate::supervisor::take_ends`]). By default the program counts as lost.
+    /// while its program ran. By default the program counts as lost.
     fn resume_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome> {
         let _ = overlay;
         Box::pin(async {

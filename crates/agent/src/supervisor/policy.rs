@@ -1,6 +1,6 @@
 //! When a broker that died is started again, and with what the pod ends. Pure.
 
-use super::TaskEnd;
+use nix::sys::wait::WaitStatus;
 use quorate_contract::exit;
 use quorate_contract::report::{Reason, Report};
 use std::time::Duration;
@@ -18,6 +18,26 @@ const DELAYS: [Duration; DEATH_LIMIT - 1] = [
 ];
 /// The code of a Rust process that panicked.
 const PANICKED: i32 = 101;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl End {
+    /// From what waitpid said; `None` for states other than ends.
+    pub fn from_wait(status: WaitStatus) -> Option<Self> {
+        match status {
+            WaitStatus::Exited(_, code) => Some(Self::Exit(code)),
+            WaitStatus::Signaled(_, signal, _) => Some(Self::Signal(signal as i32)),
+            _ => None,
+        }
+    }
+}
 
 /// What happens after a broker's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,11 +81,11 @@ impl Policy {
     }
 
     /// The broker has ended, `now` after the supervisor's start.
-    pub fn broker_ended(&mut self, end: TaskEnd, now: Duration) -> Decision {
+    pub fn broker_ended(&mut self, end: End, now: Duration) -> Decision {
         let died = match end {
-            TaskEnd::Exit(PANICKED) => "by a crash inside".to_owned(),
-            TaskEnd::Exit(code) => return Decision::End(Box::new(Ending { code, report: None })),
-            TaskEnd::Signal(signal) => format!("by signal {signal}"),
+            End::Exit(PANICKED) => "by a crash inside".to_owned(),
+            End::Exit(code) => return Decision::End(Box::new(Ending { code, report: None })),
+            End::Signal(signal) => format!("by signal {signal}"),
         };
         if self.stopping.is_some() {
             return Decision::End(Box::new(self.stopped()));
@@ -95,16 +115,16 @@ mod tests {
 
     #[test]
     fn a_broker_that_ends_by_itself_ends_the_pod_with_its_code() {
-        let decision = Policy::default().broker_ended(TaskEnd::Exit(66), at(1));
+        let decision = Policy::default().broker_ended(End::Exit(66), at(1));
         assert_eq!(decision, Decision::End(Box::new(Ending { code: 66, report: None })));
     }
 
     #[test]
     fn a_killed_broker_is_started_again_at_once() {
         let mut policy = Policy::default();
-        let first = policy.broker_ended(TaskEnd::Signal(9), at(1));
+        let first = policy.broker_ended(End::Signal(9), at(1));
         assert_eq!(first, Decision::Restart { after: Duration::ZERO });
-        let panicked = policy.broker_ended(TaskEnd::Exit(101), at(1));
+        let panicked = policy.broker_ended(End::Exit(101), at(1));
         assert!(matches!(panicked, Decision::Restart { after } if after > Duration::ZERO));
     }
 
@@ -112,10 +132,10 @@ mod tests {
     fn five_deaths_at_once_end_the_pod_with_the_reason() {
         let mut policy = Policy::default();
         for _ in 0..4 {
-            let decision = policy.broker_ended(TaskEnd::Signal(11), at(1));
+            let decision = policy.broker_ended(End::Signal(11), at(1));
             assert!(matches!(decision, Decision::Restart { .. }));
         }
-        match policy.broker_ended(TaskEnd::Signal(11), at(2)) {
+        match policy.broker_ended(End::Signal(11), at(2)) {
             Decision::End(ending) => {
                 let report = ending.report.unwrap();
                 assert_eq!((ending.code, report.reason), (exit::INTERNAL, Reason::Internal));
@@ -129,7 +149,7 @@ mod tests {
     fn deaths_far_apart_do_not_add_up() {
         let mut policy = Policy::default();
         for n in 0..50 {
-            let decision = policy.broker_ended(TaskEnd::Signal(9), at(n * 10));
+            let decision = policy.broker_ended(End::Signal(9), at(n * 10));
             assert_eq!(decision, Decision::Restart { after: Duration::ZERO });
         }
     }
@@ -138,12 +158,12 @@ mod tests {
     fn a_broker_killed_while_stopping_is_not_started_again() {
         let mut policy = Policy::default();
         policy.stop(15);
-        match policy.broker_ended(TaskEnd::Signal(9), at(1)) {
+        match policy.broker_ended(End::Signal(9), at(1)) {
             Decision::End(ending) => assert_eq!(ending.code, exit::TERMINATED),
             other @ Decision::Restart { .. } => panic!("{other:?}"),
         }
         // A broker that ends in time has the last word.
-        let decision = policy.broker_ended(TaskEnd::Exit(0), at(1));
+        let decision = policy.broker_ended(End::Exit(0), at(1));
         assert_eq!(decision, Decision::End(Box::new(Ending { code: 0, report: None })));
     }
 }
