@@ -81,7 +81,7 @@ fn broker(flags: &Flags, listener: Option<&OwnedFd>, launching: &Arc<dyn Launchi
             .enable_all()
             .build()
             .context("cannot start the broker's runtime")?;
-        let code = runtime.block_on(live(settings, &seed, listener, launching, started))?;
+        let code = runtime.block_on(live(settings, seed, listener, launching, started))?;
         // Handlers of calls that still wait for something must not hold up the end.
         runtime.shutdown_background();
         Ok(code)
@@ -99,7 +99,7 @@ fn give_up(flags: &Flags, code: i32, error: &anyhow::Error) -> i32 {
 
 async fn live(
     settings: Settings,
-    seed: &Seed,
+    seed: Seed,
     listener: Option<&OwnedFd>,
     launching: &Arc<dyn Launching>,
     started: u64,
@@ -110,7 +110,9 @@ async fn live(
     fs::write(settings.run_dir.join(PID_FILE), std::process::id().to_string())
         .with_context(writable)?;
     let inventory = Arc::new(Inventory::detect(&settings));
-    let keyring = Keyring::new(seed, &settings.config.cluster.uid);
+    let keyring = Keyring::new(&seed, &settings.config.cluster.uid);
+    // Wiped: from here on there are only keys.
+    drop(seed);
     let tls = Arc::new(Tls::new(keyring, settings.rank, settings.attempt));
     let book = match &settings.hosts {
         Some(path) => {
