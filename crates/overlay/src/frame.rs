@@ -1,5 +1,5 @@
 //! What two neighbours say to each other. Data only: what frames look like as bytes is in
-//! [`codec`], what they cause is in the node.
+//! [`Decoder`] and [`Frame::encode`], what they cause is in the node.
 
 mod codec;
 mod decode;
