@@ -60,7 +60,7 @@ const CASES: &[Case] = &[
         mpi: super::QUICKSTART,
         needs: None,
         code: 139,
-        says: &["rank 5", "failing-worker-0-1", "cell 4711 has no neighbour"],
+        says: &["rank 5 on worker-0-1 ended by signal 11", "cell 4711 has no neighbour"],
     },
     Case {
         file: "examples/lammps/minicluster.yaml",
@@ -191,7 +191,7 @@ mod tests {
     fn a_wrong_code_and_missing_words_are_told() {
         let case = &CASES[3];
         assert!(judge(case, Some(0), "").unwrap_err().to_string().contains("139"));
-        let error = judge(case, Some(139), "rank 5 on failing-worker-0-1").unwrap_err();
+        let error = judge(case, Some(139), "rank 5 on worker-0-1 ended by signal 11").unwrap_err();
         assert!(error.to_string().contains("cell 4711"), "{error}");
     }
 }
