@@ -30,11 +30,15 @@ pub(crate) fn build(mpi: &Mpi) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Compiles one program unless it is newer than its source.
+/// Compiles one program unless it is newer than its source and its compiler.
 pub(crate) fn compile(mpi: &Mpi, source: &Path, program: &Path) -> Result<()> {
     let changed = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
-    if let (Some(old), Some(new)) = (changed(source), changed(program))
-        && new > old
+    // The compiler counts too: programs carry the place of its libraries, and another user's cache
+    // or another version has them elsewhere.
+    if let (Some(source), Some(compiler), Some(program)) =
+        (changed(source), changed(&mpi.compiler()), changed(program))
+        && program > source
+        && program > compiler
     {
         return Ok(());
     }
