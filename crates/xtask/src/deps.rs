@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
     ("quorate-agent", &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi"]),
     ("quorate-cli", &["quorate-api", "quorate-contract", "quorate-hostlist", "quorate-plan"]),
+    ("quorate-testbed", &[]),
     ("xtask", &[]),
 ];
 
