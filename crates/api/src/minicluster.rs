@@ -240,6 +240,29 @@ pub struct Parallel {
     /// The directory that ranks start in. Default: the main container's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// The way in which ranks are offered to meet; `auto` offers all, and each rank takes the one
+    /// that its MPI knows.
+    #[serde(default)]
+    pub mpi: MpiStart,
+}
+
+/// A way in which the ranks of a parallel program meet.
+#[derive(
+    schemars::JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum MpiStart {
+    /// All at once.
+    #[default]
+    Auto,
+    /// PMI-1 only: MPICH and its relatives, Intel MPI.
+    Pmi1,
+    /// PMI-2 only: MPICH and its relatives built for it.
+    Pmi2,
+    /// PMIx only: Open MPI.
+    Pmix,
+    /// None: ranks are plain processes.
+    None,
 }
 
 /// A variable with a plain value.

@@ -15,7 +15,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use crate::finding::{Finding, Severity};
-use crate::minicluster::{Flavor, MiniCluster};
+use crate::minicluster::{Flavor, MiniCluster, MpiStart};
 
 /// Where the cluster will run: some rules and warnings hold on one side only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +167,8 @@ pub struct ValidatedParallel {
     pub env: Vec<(String, String)>,
     /// The directory to start in.
     pub working_dir: Option<String>,
+    /// The way in which ranks meet.
+    pub mpi: MpiStart,
 }
 
 impl ValidatedMiniCluster {

@@ -84,6 +84,9 @@ pub struct RunArgs {
     /// Prefix each line of output with the rank that wrote it
     #[arg(short = 'l', long)]
     pub label_io: bool,
+    /// The way in which MPI programs are offered a start [default: auto, all at once]
+    #[arg(long, value_enum, value_name = "WAY", conflicts_with = "script")]
+    pub mpi: Option<MpiArg>,
     /// Start the command once, on the launcher, as a script that calls mpirun
     #[arg(long, conflicts_with_all = ["ntasks", "cpus_per_task", "label_io"])]
     pub script: bool,
@@ -105,6 +108,20 @@ pub struct RunArgs {
     /// A MiniCluster file (`-` reads standard input), or a command with its arguments
     #[arg(trailing_var_arg = true, value_name = "FILE | CMD")]
     pub words: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MpiArg {
+    /// All ways at once; each rank takes the one that its MPI knows
+    Auto,
+    /// PMI-1: MPICH and its relatives, Intel MPI
+    Pmi1,
+    /// PMI-2: MPICH and its relatives built for it
+    Pmi2,
+    /// PMIx: Open MPI
+    Pmix,
+    /// None: ranks are plain processes
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

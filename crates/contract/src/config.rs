@@ -140,6 +140,39 @@ pub struct Parallel {
     /// The directory to start in; `None` means the container's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// The way in which ranks are offered to meet.
+    #[serde(default)]
+    pub mpi: MpiStart,
+}
+
+/// The way in which the ranks of a parallel program are offered to meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MpiStart {
+    /// All ways at once; each rank takes the one that its MPI knows.
+    #[default]
+    Auto,
+    /// PMI-1 only.
+    Pmi1,
+    /// PMI-2 only.
+    Pmi2,
+    /// PMIx only.
+    Pmix,
+    /// None: ranks are plain processes.
+    None,
+}
+
+impl MpiStart {
+    /// The word as it stands in the file and on command lines.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Pmi1 => "pmi1",
+            Self::Pmi2 => "pmi2",
+            Self::Pmix => "pmix",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Which MPI's host file format and environment family batch scripts get.

@@ -2,10 +2,11 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use quorate_api::ValidatedMiniCluster;
-use quorate_api::minicluster::Flavor;
+use quorate_api::minicluster::{Flavor, MpiStart};
 use quorate_api::validate::ValidatedProgram;
 use quorate_contract::config::{
-    AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, Parallel, Program, Slots, VERSION,
+    self as contract, AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, Parallel, Program, Slots,
+    VERSION,
 };
 use quorate_contract::paths::CONFIG_KEY;
 
@@ -67,6 +68,13 @@ fn program(program: &ValidatedProgram) -> Program {
             label_io: parallel.label_io,
             env: parallel.env.clone(),
             working_dir: parallel.working_dir.clone(),
+            mpi: match parallel.mpi {
+                MpiStart::Auto => contract::MpiStart::Auto,
+                MpiStart::Pmi1 => contract::MpiStart::Pmi1,
+                MpiStart::Pmi2 => contract::MpiStart::Pmi2,
+                MpiStart::Pmix => contract::MpiStart::Pmix,
+                MpiStart::None => contract::MpiStart::None,
+            },
         }),
     }
 }

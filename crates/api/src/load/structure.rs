@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::suggest;
 use super::tree::Node;
@@ -118,7 +118,7 @@ fn object(node: &Node, schema: &Value, path: &FieldPath, findings: &mut Vec<Find
         } else if let Some(properties) = properties
             && !open
         {
-            findings.push(unknown(&path, &entry.key, properties.keys().map(String::as_str)));
+            findings.push(unknown(&path, &entry.key, properties));
         }
     }
     for required in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
@@ -132,14 +132,20 @@ fn object(node: &Node, schema: &Value, path: &FieldPath, findings: &mut Vec<Find
     }
 }
 
-fn unknown<'a>(path: &FieldPath, key: &str, known: impl Iterator<Item = &'a str>) -> Finding {
-    if let Some(name) = suggest::nearest(key, known) {
-        return Finding::error(path.clone(), format!("unknown field; did you mean `{name}`?"));
+fn unknown(path: &FieldPath, key: &str, known: &Map<String, Value>) -> Finding {
+    let meant =
+        |name: &str| Finding::error(path.clone(), format!("unknown field; did you mean `{name}`?"));
+    if let Some(name) = suggest::nearest(key, known.keys().map(String::as_str)) {
+        return meant(name);
     }
-    Finding::error(path.clone(), "unknown field").hint(match suggest::elsewhere(&SCHEMA, key) {
-        Some(place) => format!("it belongs to {place}"),
-        None => "take it out".to_owned(),
-    })
+    if let Some(place) = suggest::elsewhere(&SCHEMA, key) {
+        return Finding::error(path.clone(), "unknown field")
+            .hint(format!("it belongs to {place}"));
+    }
+    match suggest::deeper(key, known) {
+        Some(name) => meant(&name),
+        None => Finding::error(path.clone(), "unknown field").hint("take it out"),
+    }
 }
 
 fn wrong(node: &Node, path: &FieldPath, wanted: &str) -> Finding {

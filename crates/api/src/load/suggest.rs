@@ -1,6 +1,6 @@
 //! What a wrong field name may have been meant to be.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Words of neighbouring tools, and what they are called here.
 const SYNONYMS: [(&str, &str); 7] = [
@@ -15,11 +15,30 @@ const SYNONYMS: [(&str, &str); 7] = [
 
 /// The known name that is nearest to a wrong one, if any is near enough.
 pub(super) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    near(wrong, known).map(|(_, name)| name)
+}
+
+/// The name one level below the known ones that is nearest to a wrong one, as a path: a field that
+/// was misspelled and written one level too high.
+pub(super) fn deeper(wrong: &str, known: &Map<String, Value>) -> Option<String> {
+    known
+        .iter()
+        .filter_map(|(parent, schema)| {
+            let below = schema.get("properties")?.as_object()?;
+            let (distance, name) = near(wrong, below.keys().map(String::as_str))?;
+            Some((distance, format!("{parent}.{name}")))
+        })
+        .min()
+        .map(|(_, path)| path)
+}
+
+/// The nearest name with its distance.
+fn near<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<(usize, &'a str)> {
     let known: Vec<&str> = known.collect();
     if let Some((_, meant)) = SYNONYMS.iter().find(|(word, _)| *word == wrong)
         && let Some(name) = known.iter().find(|name| *name == meant)
     {
-        return Some(name);
+        return Some((0, name));
     }
     let simple = |text: &str| text.to_ascii_lowercase().replace(['_', '-'], "");
     let wrong = simple(wrong);
@@ -28,7 +47,6 @@ pub(super) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
         .map(|name| (distance(&wrong, &simple(name)), name))
         .min()
         .filter(|(distance, name)| *distance <= (name.len().min(wrong.len()) / 3).max(1))
-        .map(|(_, name)| name)
 }
 
 /// The shortest path under a schema at which a field of this name is known, with `[]` for lists.

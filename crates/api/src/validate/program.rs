@@ -129,6 +129,7 @@ fn parallel(
         label_io: wanted.label_io,
         env: wanted.env.iter().map(|v| (v.name.clone(), v.value.clone())).collect(),
         working_dir: wanted.working_dir.clone(),
+        mpi: wanted.mpi,
     };
     let numbers_are_good = findings.0.len() == before;
     for (at, variable) in wanted.env.iter().enumerate() {

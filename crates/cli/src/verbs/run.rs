@@ -1,7 +1,7 @@
 //! `quorate run`: a MiniCluster on this machine, from a file or from flags.
 
 use super::{registry, variable};
-use crate::args::{Loudness, RunArgs, SandboxArg, SummaryFormat};
+use crate::args::{Loudness, MpiArg, RunArgs, SandboxArg, SummaryFormat};
 use crate::control::Channel;
 use crate::front::{Departure, Front};
 use crate::keeper::{self, KeeperInput, Sandbox};
@@ -16,7 +16,9 @@ use crate::{agent, identity};
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use quorate_api::minicluster::{MiniCluster, MiniClusterSpec, Parallel, Program, Variable};
+use quorate_api::minicluster::{
+    MiniCluster, MiniClusterSpec, MpiStart, Parallel, Program, Variable,
+};
 use quorate_api::validate::ValidatedProgram;
 use quorate_api::{Target, ValidatedMiniCluster, load, validate};
 use quorate_plan::{Context, Seed};
@@ -152,6 +154,7 @@ fn cluster(args: &RunArgs) -> anyhow::Result<Wanted> {
         || args.ntasks.is_some()
         || args.cpus_per_task.is_some()
         || args.label_io
+        || args.mpi.is_some()
         || args.script
         || !args.env.is_empty();
     let Some(first) = args.words.first() else {
@@ -162,7 +165,7 @@ fn cluster(args: &RunArgs) -> anyhow::Result<Wanted> {
     if args.words.len() == 1 && is_file_name(first) {
         if flags {
             return Err(Refusal::usage(format!(
-                "-N, -n, -c, -l, -e and --script describe a cluster, and {first} does so already"
+                "-N, -n, -c, -l, -e, --mpi and --script describe a cluster, and {first} does so already"
             ))
             .hint("write it into the file, or give a command instead of a file")
             .into());
@@ -228,6 +231,7 @@ fn from_flags(args: &RunArgs) -> anyhow::Result<MiniCluster> {
             tasks_per_node: args.ntasks.is_none().then_some(1),
             cpus_per_task: args.cpus_per_task,
             label_io: args.label_io,
+            mpi: args.mpi.map_or(MpiStart::Auto, way),
             env: args
                 .env
                 .iter()
@@ -250,6 +254,16 @@ fn from_flags(args: &RunArgs) -> anyhow::Result<MiniCluster> {
     }
     spec.program = Some(program);
     Ok(MiniCluster::new(&name, spec))
+}
+
+fn way(mpi: MpiArg) -> MpiStart {
+    match mpi {
+        MpiArg::Auto => MpiStart::Auto,
+        MpiArg::Pmi1 => MpiStart::Pmi1,
+        MpiArg::Pmi2 => MpiStart::Pmi2,
+        MpiArg::Pmix => MpiStart::Pmix,
+        MpiArg::None => MpiStart::None,
+    }
 }
 
 /// The launcher's standard input: this program's own, unless it is a terminal, which can only be

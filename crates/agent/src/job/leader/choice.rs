@@ -101,7 +101,7 @@ pub fn program(parallel: &Parallel) -> Request {
             env: Difference::adding(&parallel.env),
             cwd: parallel.working_dir.clone(),
             cwd_required: parallel.working_dir.is_some(),
-            mpi: "auto".to_string(),
+            mpi: parallel.mpi.as_str().to_string(),
             cpus_per_task: parallel.cpus_per_task,
             ..Command::default()
         },
