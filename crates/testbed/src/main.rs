@@ -8,7 +8,9 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use quorate_testbed::build::{self, BuildError};
+use quorate_testbed::images::{self, Binaries, Name};
 use quorate_testbed::modules::{MODULES, module};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A real Kubernetes with several nodes in namespaces of this machine.
@@ -26,6 +28,28 @@ enum Verb {
         /// Modules of e2e/kube; all by default.
         modules: Vec<String>,
     },
+    /// The images that tests run.
+    Images {
+        #[command(subcommand)]
+        verb: ImagesVerb,
+    },
+}
+
+#[derive(Subcommand)]
+enum ImagesVerb {
+    /// Writes images into the cache, once for each content of them, and prints their archives.
+    Build {
+        /// Which; all by default.
+        names: Vec<String>,
+        /// The static quorate-agent; by default what `cargo xtask dist` built.
+        #[arg(long, value_name = "FILE")]
+        agent: Option<PathBuf>,
+        /// The static quorate-controller; by default what `cargo xtask dist` built.
+        #[arg(long, value_name = "FILE")]
+        controller: Option<PathBuf>,
+    },
+    /// What images there are.
+    List,
 }
 
 fn main() -> ExitCode {
@@ -50,5 +74,30 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Verb::Images { verb } => {
+            run_images(verb)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
+}
+
+fn run_images(verb: ImagesVerb) -> Result<()> {
+    match verb {
+        ImagesVerb::List => {
+            for name in images::ALL {
+                println!("{:<32} {}", name.full(), name.about());
+            }
+        }
+        ImagesVerb::Build { names, agent, controller } => {
+            let named: Result<Vec<Name>, _> = names.iter().map(|name| Name::parse(name)).collect();
+            let names = if names.is_empty() { images::ALL.to_vec() } else { named? };
+            let mut binaries = Binaries::default();
+            binaries.agent = agent.unwrap_or(binaries.agent);
+            binaries.controller = controller.unwrap_or(binaries.controller);
+            for path in images::build(&names, &binaries, &mut |line| eprintln!("{line}"))? {
+                println!("{}", path.display());
+            }
+        }
+    }
+    Ok(())
 }
