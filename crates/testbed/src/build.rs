@@ -80,6 +80,11 @@ impl Built {
         self.folder.join("bin")
     }
 
+    /// The whole output.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// A program.
     pub fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)

@@ -1,0 +1,152 @@
+//! A small blocking client of the cluster's API, for what the keeper itself needs: a few objects at
+//! the start, and whether nodes are ready.
+//!
+//! Blocking on purpose: sockets belong to the network namespace of the thread that makes them.
+
+use crate::layout::{API_PORT, CONTROL_PLANE};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// No request of the keeper takes longer, unless something is wrong.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Why the API did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The authority's certificate is not readable.
+    #[error("the certificate of the cluster's authority is not readable")]
+    Authority(#[source] Box<ureq::Error>),
+    /// No answer.
+    #[error("no answer from {url}")]
+    Unreachable {
+        /// What was asked.
+        url: String,
+        /// Why.
+        #[source]
+        source: Box<ureq::Error>,
+    },
+    /// It refused.
+    #[error("{url} answers {status}: {message}")]
+    Refused {
+        /// What was asked.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// The answer's message.
+        message: String,
+    },
+}
+
+/// The client.
+#[derive(Clone, Debug)]
+pub struct Api {
+    agent: Agent,
+    base: String,
+    token: String,
+}
+
+impl Api {
+    /// A client that trusts `authority` (PEM) and logs in with `token`. It must be used in the
+    /// control plane's network namespace.
+    pub fn new(authority: &str, token: &str) -> Result<Self, ApiError> {
+        let root = Certificate::from_pem(authority.as_bytes())
+            .map_err(|source| ApiError::Authority(Box::new(source)))?;
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&[root]))
+            .unversioned_rustls_crypto_provider(provider())
+            .build();
+        let base = format!("https://{CONTROL_PLANE}:{API_PORT}");
+        Ok(Self { agent: agent(tls), base, token: token.into() })
+    }
+
+    /// Reads an object or a list.
+    pub fn get(&self, path: &str) -> Result<Value, ApiError> {
+        let url = format!("{}{path}", self.base);
+        let request = self.agent.get(&url).header("Authorization", self.bearer());
+        answer(&url, request.call())
+    }
+
+    /// Creates an object. One of that name that exists already is left as it is.
+    pub fn create(&self, path: &str, object: &Value) -> Result<(), ApiError> {
+        self.create_text(path, "application/json", object.to_string().as_bytes())
+    }
+
+    /// Creates an object from YAML.
+    pub fn create_yaml(&self, path: &str, yaml: &[u8]) -> Result<(), ApiError> {
+        self.create_text(path, "application/yaml", yaml)
+    }
+
+    fn create_text(&self, path: &str, kind: &str, body: &[u8]) -> Result<(), ApiError> {
+        let url = format!("{}{path}", self.base);
+        let request = self
+            .agent
+            .post(&url)
+            .header("Authorization", self.bearer())
+            .header("Content-Type", kind);
+        match answer(&url, request.send(body)) {
+            Ok(_) | Err(ApiError::Refused { status: 409, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn bearer(&self) -> String {
+        format!("Bearer {}", self.token)
+    }
+}
+
+fn answer(
+    url: &str,
+    outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+) -> Result<Value, ApiError> {
+    let unreachable =
+        |source| ApiError::Unreachable { url: url.to_owned(), source: Box::new(source) };
+    let mut response = outcome.map_err(unreachable)?;
+    let status = response.status().as_u16();
+    let text = response.body_mut().read_to_string().map_err(unreachable)?;
+    let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    if status < 300 {
+        return Ok(value);
+    }
+    let message = value["message"].as_str().unwrap_or("no reason given").to_owned();
+    Err(ApiError::Refused { url: url.to_owned(), status, message })
+}
+
+fn agent(tls: TlsConfig) -> Agent {
+    Agent::config_builder()
+        .tls_config(tls)
+        .http_status_as_error(false)
+        .timeout_global(Some(LIMIT))
+        .proxy(None)
+        .build()
+        .new_agent()
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Asks health endpoints, whose certificates are made up by the programs that serve them.
+#[derive(Clone, Debug)]
+pub struct Prober {
+    agent: Agent,
+}
+
+impl Default for Prober {
+    fn default() -> Self {
+        let tls = TlsConfig::builder()
+            .disable_verification(true)
+            .unversioned_rustls_crypto_provider(provider())
+            .build();
+        Self { agent: agent(tls) }
+    }
+}
+
+impl Prober {
+    /// Whether `url` answers 200 now.
+    pub fn healthy(&self, url: &str) -> bool {
+        self.agent.get(url).call().is_ok_and(|response| response.status() == 200)
+    }
+}

@@ -1,0 +1,134 @@
+//! The order in which a cluster comes up. What does not depend on each other starts at once; the
+//! slowest chain is etcd, API server, JobSet's CRD, JobSet.
+
+use super::{Event, Keeper, KeeperError, file, report, report_failure};
+use crate::{configuration as text, kwok};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long nodes and API groups may take to appear.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Starts everything and returns when the cluster can be used. `authority` is the certificate that
+/// signs all others (PEM).
+pub(super) fn run(keeper: &'static Keeper, authority: &str) -> Result<(), KeeperError> {
+    let started = Instant::now();
+    let step = |name: &str| {
+        report(&Event::Step { name: name.into(), seconds: started.elapsed().as_secs_f64() });
+    };
+    // In a thread of its own, a failure cannot wait for the others: it ends them.
+    let must =
+        |outcome: Result<(), KeeperError>| outcome.unwrap_or_else(|error| report_failure(&error));
+    thread::scope(|scope| {
+        let boots: Vec<_> = keeper
+            .nodes
+            .iter()
+            .map(|node| scope.spawn(move || must(node.boot(&keeper.folder))))
+            .collect();
+        let start = |name: &str| {
+            must(keeper.component(name).and_then(|part| Ok(part.start(&keeper.prober)?)));
+            step(name);
+        };
+        start("etcd");
+        start("apiserver");
+        scope.spawn(move || {
+            must(jobset_crd(keeper));
+            start("jobset");
+            must(jobset_webhooks(keeper, authority));
+        });
+        scope.spawn(move || start("kcm"));
+        scope.spawn(move || start("scheduler"));
+        scope.spawn(move || start("coredns"));
+        must(proxy_role(keeper));
+        for (boot, node) in boots.into_iter().zip(&keeper.nodes) {
+            // A boot that failed has ended this process.
+            let _ = boot.join();
+            scope.spawn(move || must(node.join()));
+        }
+        if keeper.plan.shape.fake_nodes > 0 {
+            scope.spawn(move || {
+                let count = keeper.plan.shape.fake_nodes;
+                must(kwok::create_nodes(&keeper.api, count).map_err(KeeperError::from));
+                start("kwok");
+            });
+        }
+    });
+    await_nodes(keeper)?;
+    step("nodes");
+    until("the default service account is missing", || {
+        Ok(keeper.api.get("/api/v1/namespaces/default/serviceaccounts/default").is_ok())
+    })
+}
+
+/// The proxies' user; the role is one of those that come with the API server.
+fn proxy_role(keeper: &Keeper) -> Result<(), KeeperError> {
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": { "name": "testbed:node-proxier" },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "system:node-proxier",
+        },
+        "subjects": [{
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "User",
+            "name": "system:kube-proxy",
+        }],
+    });
+    Ok(keeper.api.create(path, &binding)?)
+}
+
+/// Installs the CRD and waits until its objects can be used.
+fn jobset_crd(keeper: &Keeper) -> Result<(), KeeperError> {
+    let path = keeper.plan.core.join("share/jobset-crd.yaml");
+    let yaml = fs::read(&path).map_err(file("read", &path))?;
+    keeper.api.create_yaml("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &yaml)?;
+    until("JobSets are not served", || {
+        Ok(keeper.api.get("/apis/jobset.x-k8s.io/v1alpha2/jobsets?limit=1").is_ok())
+    })
+}
+
+fn jobset_webhooks(keeper: &Keeper, authority: &str) -> Result<(), KeeperError> {
+    for (plural, object) in text::jobset_webhooks(&STANDARD.encode(authority)) {
+        keeper.api.create(&format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &object)?;
+    }
+    Ok(())
+}
+
+/// Waits until all nodes are ready.
+fn await_nodes(keeper: &Keeper) -> Result<(), KeeperError> {
+    let wanted = keeper.nodes.len() + keeper.plan.shape.fake_nodes as usize;
+    until("not all nodes are ready", || {
+        let list = keeper.api.get("/api/v1/nodes?resourceVersion=0")?;
+        let nodes = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let ready = nodes.iter().filter(|node| readiness(node) == Some("True"));
+        Ok(ready.count() >= wanted)
+    })
+}
+
+/// A node's condition `Ready`.
+pub(super) fn readiness(node: &Value) -> Option<&str> {
+    let conditions = node["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == "Ready")?["status"].as_str()
+}
+
+fn until(
+    what: &str,
+    mut reached: impl FnMut() -> Result<bool, KeeperError>,
+) -> Result<(), KeeperError> {
+    let deadline = Instant::now() + LIMIT;
+    while !reached()? {
+        if Instant::now() > deadline {
+            return Err(KeeperError::Late { what: what.into(), seconds: LIMIT.as_secs() });
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
