@@ -5,7 +5,7 @@ use crate::broker::Launching;
 use crate::hosts::verb::HostsArgs;
 use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
-use crate::{broker, install, query, rsh, start, version};
+use crate::{broker, install, query, rsh, start, testbed, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
 use std::ffi::OsString;
@@ -26,6 +26,8 @@ enum Verb {
     Install(install::Args),
     Broker(broker::life::Args),
     Start(start::Args),
+    #[command(subcommand)]
+    Testbed(testbed::Verb),
     Ready(query::ready::Args),
     #[command(subcommand)]
     Overlay(query::overlay::Verb),
@@ -49,6 +51,7 @@ impl Cli {
             Verb::Install(args) => install::run(&args),
             Verb::Broker(args) => broker::life::run(&args, &launching()),
             Verb::Start(args) => start::run(&args),
+            Verb::Testbed(verb) => testbed::run(verb),
             Verb::Ready(args) => query::ready::run(&args),
             Verb::Overlay(verb) => query::overlay::run(verb),
             Verb::Run(args) => Ok(args.run()),

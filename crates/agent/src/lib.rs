@@ -31,6 +31,7 @@ pub mod settings;
 pub mod start;
 pub mod supervisor;
 pub mod sys;
+pub mod testbed;
 pub mod version;
 
 #[cfg(test)]

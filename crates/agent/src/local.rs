@@ -6,7 +6,9 @@
 //!
 //! Frame: length of what follows (u32, big endian), kind (u8), payload.
 
+pub mod blocking;
 mod connection;
+mod frame;
 pub mod server;
 
 pub use connection::{Call, Connection, End, Hello, LocalError, ReadHalf, WriteHalf, connect};

@@ -32,7 +32,7 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
 
 /// Makes a call whose answer is values and an end; prints the end's error. Gives the values and
 /// the code.
-async fn ask(
+pub(crate) async fn ask(
     path: &Path,
     verb: &str,
     args: serde_json::Value,

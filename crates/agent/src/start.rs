@@ -1,17 +1,21 @@
 //! `quorate-agent start --test-size N`: a whole cluster of brokers on this host, for tests and
 //! measurements. Each broker is a process tree of its own, as in a pod, on a loopback port; the
-//! program runs on rank 0, and its code is this command's.
+//! program runs on rank 0, and its code is this command's. Meanwhile `quorate-agent testbed` kills,
+//! pauses and starts brokers again, over a control socket.
 //!
 //! Nothing is left behind, not even when this process is killed with -9: supervisors end with it
 //! (they are told by the kernel), and a janitor process removes the directory when the last of
 //! them has gone.
 
 mod cluster;
+mod control;
+mod faults;
 mod janitor;
 
 use crate::sys::processes;
 use anyhow::Context;
 use cluster::Cluster;
+use control::Control;
 use janitor::Janitor;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -56,9 +60,11 @@ pub struct Args {
     /// Divides the overlay's silence limits
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     haste: u32,
-    /// Where to write what was started: directory, sockets, process ids
-    #[arg(long, value_name = "FILE", hide = true)]
-    cluster_file: Option<PathBuf>,
+    /// A socket for quorate-agent testbed, which kills, pauses and starts brokers again
+    ///
+    /// Without it, programs of the cluster alone find the socket, in QUORATE_TESTBED.
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
     /// The command and its arguments; without one the cluster stays up until it is stopped
     #[arg(last = false, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -87,12 +93,15 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot watch signals")?;
     crate::sys::become_subreaper().context("cannot adopt orphans")?;
-    let janitor = Janitor::hire()?;
-    let mut cluster = Cluster::prepare(args, min_size, janitor.dir())?;
-    let started = cluster.start(args, &janitor);
-    let code = match started {
+    let outside = args.control.as_deref().map(std::path::absolute).transpose()?;
+    let janitor = Janitor::hire(outside.as_deref())?;
+    let path = outside.unwrap_or_else(|| janitor.dir().join("control.sock"));
+    let control = Control::open(&path)?;
+    let mut cluster = Cluster::prepare(args, min_size, path, &janitor)?;
+    let code = match cluster.start() {
         Ok(()) => {
-            let mut watch = Watch { cluster: &mut cluster, signals, launcher: None, told: None };
+            let mut watch =
+                Watch { cluster: &mut cluster, control, signals, launcher: None, told: None };
             let code = watch.run();
             if let Some(report) = cluster.last_words().filter(says_more) {
                 crate::sys::complain(&report.message);
@@ -130,8 +139,9 @@ const WATCHED: [Signal; 7] = [
 ];
 
 /// Waits for the cluster.
-struct Watch<'a> {
-    cluster: &'a mut Cluster,
+struct Watch<'a, 'b> {
+    cluster: &'a mut Cluster<'b>,
+    control: Control,
     signals: SignalFd,
     /// The launcher's code and when it ended.
     launcher: Option<(i32, Instant)>,
@@ -139,7 +149,7 @@ struct Watch<'a> {
     told: Option<Instant>,
 }
 
-impl Watch<'_> {
+impl Watch<'_, '_> {
     /// Until all brokers have ended, or are told to; gives the launcher's code.
     fn run(&mut self) -> i32 {
         let mut reminded = false;
@@ -160,8 +170,14 @@ impl Watch<'_> {
                 }
                 wait = PollTimeout::from(100_u8);
             }
-            let mut descriptors = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            let mut descriptors = [
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.control.waited_on(), PollFlags::POLLIN),
+            ];
             let _ = poll(&mut descriptors, wait);
+            if descriptors[1].any().unwrap_or(false) {
+                self.control.answer(self.cluster);
+            }
             while let Ok(Some(info)) = self.signals.read_signal() {
                 let number = i32::try_from(info.ssi_signo).unwrap_or_default();
                 if let Ok(signal) = Signal::try_from(number)

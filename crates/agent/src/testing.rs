@@ -57,3 +57,21 @@ pub(crate) fn settings(groups: &[(&str, u32)], rank: u32) -> crate::settings::Se
         haste: 1,
     }
 }
+
+/// A small generator (xorshift), so that the inputs of a test are the same in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// The next number below a limit; 0 when there is none.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}

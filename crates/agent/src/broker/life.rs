@@ -32,7 +32,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 
 /// In the run directory: the broker's process id.
-const PID_FILE: &str = "broker.pid";
+pub(crate) const PID_FILE: &str = "broker.pid";
 
 /// Be this pod's broker: the command of the pod's main container
 #[derive(Debug, clap::Args)]

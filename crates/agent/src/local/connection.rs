@@ -1,7 +1,8 @@
 //! One local connection, seen from either side.
 
+use super::frame::{self, Frames};
 use super::{FRAME_LIMIT, kind};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,8 +32,8 @@ pub struct End {
 /// Why a local call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// No broker listens on the socket.
-    #[error("no broker answers on {}", path.display())]
+    /// Nobody listens on the socket.
+    #[error("nobody answers on {}", path.display())]
     Connect {
         /// The socket's path.
         path: PathBuf,
@@ -48,9 +49,12 @@ pub enum LocalError {
         "the broker's connection carries {found} bytes in one frame, the limit is {FRAME_LIMIT}"
     )]
     TooLong {
-        /// The frame's length.
+        /// The payload's length.
         found: usize,
     },
+    /// A frame of no bytes at all.
+    #[error("the broker's connection carries a frame without kind")]
+    NoKind,
     /// The opening or closing is not the JSON expected.
     #[error("the broker's connection carries an unreadable message")]
     Unreadable(#[source] serde_json::Error),
@@ -102,7 +106,7 @@ impl Connection {
     pub fn new(stream: UnixStream) -> Self {
         let (reader, writer) = stream.into_split();
         Self {
-            reader: ReadHalf { stream: reader, buffer: BytesMut::new() },
+            reader: ReadHalf { stream: reader, frames: Frames::default() },
             writer: WriteHalf { stream: writer },
         }
     }
@@ -146,28 +150,19 @@ impl Connection {
 #[derive(Debug)]
 pub struct ReadHalf {
     stream: OwnedReadHalf,
-    buffer: BytesMut,
+    frames: Frames,
 }
 
 impl ReadHalf {
     /// The next frame; `None` when the other side has closed. Safe to cancel.
     pub async fn recv(&mut self) -> Result<Option<(u8, Bytes)>, LocalError> {
         loop {
-            if let Some(length) = self.buffer.first_chunk::<4>() {
-                let length = u32::from_be_bytes(*length) as usize;
-                if length == 0 || length > FRAME_LIMIT + 1 {
-                    return Err(LocalError::TooLong { found: length });
-                }
-                if self.buffer.len() >= 4 + length {
-                    let mut frame = self.buffer.split_to(4 + length).freeze().split_off(4);
-                    let payload = frame.split_off(1);
-                    return Ok(Some((frame[0], payload)));
-                }
-                self.buffer.reserve(4 + length - self.buffer.len());
+            if let Some(frame) = self.frames.next()? {
+                return Ok(Some(frame));
             }
-            let read = self.stream.read_buf(&mut self.buffer).await;
+            let read = self.stream.read_buf(self.frames.room()).await;
             match read.map_err(LocalError::Broken)? {
-                0 if self.buffer.is_empty() => return Ok(None),
+                0 if self.frames.is_empty() => return Ok(None),
                 0 => return Err(LocalError::Broken(io::ErrorKind::UnexpectedEof.into())),
                 _ => {}
             }
@@ -184,13 +179,7 @@ pub struct WriteHalf {
 impl WriteHalf {
     /// Sends a frame; waits while the other side does not read.
     pub async fn send(&mut self, kind: u8, payload: &[u8]) -> Result<(), LocalError> {
-        if payload.len() > FRAME_LIMIT {
-            return Err(LocalError::TooLong { found: payload.len() });
-        }
-        let length = u32::try_from(payload.len() + 1).expect("the frame limit fits in 32 bits");
-        let mut head = [0; 5];
-        head[..4].copy_from_slice(&length.to_be_bytes());
-        head[4] = kind;
+        let head = frame::head(kind, payload.len())?;
         if payload.len() <= 4096 {
             let frame = [&head[..], payload].concat();
             return self.stream.write_all(&frame).await.map_err(LocalError::Broken);

@@ -1,12 +1,10 @@
 //! The broker's end of the local socket: takes calls and hands them to their verbs.
 
 use super::connection::{Call, Connection, Hello};
-use super::kind;
+use super::{blocking, kind};
 use crate::broker::Services;
 use quorate_contract::exit;
-use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,13 +15,9 @@ const HELLO_WAIT: Duration = Duration::from_secs(5);
 
 /// Makes the socket. What an earlier broker left at the path is replaced.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    let listener = blocking::bind(path)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
 }
 
 /// Takes calls until it is dropped.

@@ -2,7 +2,7 @@
 
 use super::Args;
 use super::janitor::Janitor;
-use crate::sys;
+use crate::{sys, testbed};
 use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -10,51 +10,54 @@ use quorate_contract::config::{
     AgentConfig, Bootstrap, Cluster as Names, Group, MpiFlavor, Parallel, Program, Slots, VERSION,
 };
 use quorate_contract::{Report, env};
-use serde::Serialize;
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use zeroize::Zeroizing;
 
-/// What `--cluster-file` says.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Listing<'a> {
-    dir: &'a Path,
-    brokers: Vec<Broker>,
-}
-
-/// One broker of a [`Listing`].
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Broker {
-    rank: u32,
-    /// The process id of the supervisor; the broker's own is in `broker.pid` of its directory.
-    supervisor: i32,
-    run_dir: PathBuf,
-    address: SocketAddr,
-}
-
 /// A cluster, prepared or running.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(super) struct Cluster<'a> {
+    args: &'a Args,
     dir: PathBuf,
-    listeners: Vec<(TcpListener, SocketAddr)>,
-    pids: HashMap<Pid, u32>,
-    launcher: Option<Pid>,
-    has_program: bool,
+    /// The control socket, which is named to all that the cluster starts.
+    control: PathBuf,
+    /// What all processes of the cluster hold open.
+    held: BorrowedFd<'a>,
+    config: AgentConfig,
+    pub(super) members: Vec<Member>,
+    /// The launcher has ended, and with it the cluster.
+    pub(super) over: bool,
 }
 
-impl Cluster {
+/// One broker with its pod.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) rank: u32,
+    pub(super) name: String,
+    pub(super) address: SocketAddr,
+    pub(super) run_dir: PathBuf,
+    /// Its port, taken before its first start.
+    listener: Option<TcpListener>,
+    /// The pod's supervisor, while there is one.
+    pub(super) supervisor: Option<Pid>,
+}
+
+impl<'a> Cluster<'a> {
     /// Writes the files and takes the ports.
-    pub(super) fn prepare(args: &Args, min_size: u32, dir: &Path) -> anyhow::Result<Self> {
+    pub(super) fn prepare(
+        args: &'a Args,
+        min_size: u32,
+        control: PathBuf,
+        janitor: &'a Janitor,
+    ) -> anyhow::Result<Self> {
+        let dir = janitor.dir();
         let seed_file = dir.join("seed");
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(seed.as_mut_slice()).map_err(std::io::Error::other)?;
@@ -65,49 +68,49 @@ impl Cluster {
             .open(&seed_file)
             .and_then(|mut file| file.write_all(seed.as_slice()))
             .context("cannot write the seed")?;
-        fs::write(dir.join("agent.json"), config(args, min_size, dir).render())
+        let config = config(args, min_size, dir);
+        fs::write(dir.join("agent.json"), config.render())
             .context("cannot write the configuration")?;
-        let mut listeners = Vec::new();
+        let mut members = Vec::new();
         let mut book = String::new();
         for rank in 0..args.test_size {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
             let address = listener.local_addr()?;
             let _ = writeln!(book, "{rank} {address}");
-            listeners.push((listener, address));
+            members.push(Member {
+                rank,
+                name: config.display_name(rank),
+                address,
+                run_dir: dir.join(format!("rank-{rank}")),
+                listener: Some(listener),
+                supervisor: None,
+            });
         }
         fs::write(dir.join("hosts"), book).context("cannot write the address book")?;
-        Ok(Self {
-            dir: dir.to_owned(),
-            listeners,
-            pids: HashMap::new(),
-            launcher: None,
-            has_program: !args.command.is_empty(),
-        })
+        let (dir, held) = (dir.to_owned(), janitor.held());
+        Ok(Self { args, dir, control, held, config, members, over: false })
     }
 
     /// Starts all brokers.
-    pub(super) fn start(&mut self, args: &Args, janitor: &Janitor) -> anyhow::Result<()> {
-        let held = janitor.held().as_raw_fd();
-        let mut brokers = Vec::new();
-        for (rank, (listener, address)) in (0..).zip(std::mem::take(&mut self.listeners)) {
-            let run_dir = self.dir.join(format!("rank-{rank}"));
-            fs::create_dir(&run_dir).context("cannot make a run directory")?;
-            let pid = self.spawn(args, rank, &run_dir, listener.as_raw_fd(), held)?;
-            self.pids.insert(pid, rank);
-            if rank == 0 {
-                self.launcher = Some(pid);
-            }
-            brokers.push(Broker { rank, supervisor: pid.as_raw(), run_dir, address });
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        (0..self.members.len()).try_for_each(|index| self.start_one(index))
+    }
+
+    /// Starts a broker whose pod is not there (yet, or any more), with an empty run directory.
+    pub(super) fn start_one(&mut self, index: usize) -> anyhow::Result<()> {
+        let member = &mut self.members[index];
+        let listener = match member.listener.take() {
+            Some(listener) => listener,
+            None => TcpListener::bind(member.address)
+                .with_context(|| format!("the port {} was taken", member.address))?,
+        };
+        match fs::remove_dir_all(&member.run_dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => fs::create_dir(&member.run_dir),
         }
-        if let Some(path) = &args.cluster_file {
-            let listing = Listing { dir: &self.dir, brokers };
-            let text = serde_json::to_string_pretty(&listing)?;
-            // Renamed into place, so that a reader who waits for it never sees half of it.
-            let draft = path.with_extension("draft");
-            fs::write(&draft, text)
-                .and_then(|()| fs::rename(&draft, path))
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        .context("cannot make a run directory")?;
+        let (rank, run_dir) = (member.rank, member.run_dir.clone());
+        self.members[index].supervisor = Some(self.spawn(rank, &run_dir, listener.as_raw_fd())?);
         Ok(())
     }
 
@@ -117,14 +120,8 @@ impl Cluster {
         Report::parse(&text).ok()
     }
 
-    fn spawn(
-        &self,
-        args: &Args,
-        rank: u32,
-        run_dir: &Path,
-        listener: RawFd,
-        held: RawFd,
-    ) -> anyhow::Result<Pid> {
+    fn spawn(&self, rank: u32, run_dir: &Path, listener: RawFd) -> anyhow::Result<Pid> {
+        let (args, held) = (self.args, self.held.as_raw_fd());
         let mut command = Command::new("/proc/self/exe");
         command.arg0("quorate-agent").arg("broker").arg("--with-parent");
         command.arg("--config").arg(self.dir.join("agent.json"));
@@ -140,6 +137,7 @@ impl Cluster {
             command.env(name, value);
         }
         command.env(env::POD_NAME, format!("test-{rank}"));
+        command.env(testbed::SOCKET, &self.control);
         // A group of its own: a terminal's Ctrl-C is for this process, which passes it on.
         command.process_group(0);
         if rank != 0 {
@@ -150,31 +148,41 @@ impl Cluster {
         Ok(Pid::from_raw(child.id().cast_signed()))
     }
 
+    /// Where the cluster's files are.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Brokers that have not ended.
     pub(super) fn running(&self) -> usize {
-        self.pids.len()
+        self.members.iter().filter(|member| member.supervisor.is_some()).count()
     }
 
     /// Takes note of an end; gives the rank.
     pub(super) fn ended(&mut self, pid: Pid) -> Option<u32> {
-        self.pids.remove(&pid)
+        let member = self.members.iter_mut().find(|member| member.supervisor == Some(pid))?;
+        member.supervisor = None;
+        self.over |= member.rank == 0;
+        Some(member.rank)
     }
 
     /// Passes a signal on: to the launcher, which ends the others, or to all when there is no
     /// program whose end would be the cluster's.
     pub(super) fn pass_on(&self, signal: Signal) {
-        if !self.has_program {
-            return self.signal_all(signal);
-        }
-        if let Some(pid) = self.launcher {
-            let _ = kill(pid, signal);
+        match self.config.program {
+            Program::None => self.signal_all(signal),
+            _ => {
+                if let Some(pid) = self.members[0].supervisor {
+                    let _ = kill(pid, signal);
+                }
+            }
         }
     }
 
     /// Sends a signal to all brokers.
     pub(super) fn signal_all(&self, signal: Signal) {
-        for pid in self.pids.keys() {
-            let _ = kill(*pid, signal);
+        for pid in self.members.iter().filter_map(|member| member.supervisor) {
+            let _ = kill(pid, signal);
         }
     }
 }

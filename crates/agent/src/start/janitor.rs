@@ -23,9 +23,9 @@ pub(super) struct Janitor {
 }
 
 impl Janitor {
-    /// Makes a directory and starts its janitor. Must be called before anything else is started
-    /// or opened that the janitor should not have.
-    pub(super) fn hire() -> anyhow::Result<Self> {
+    /// Makes a directory and starts its janitor, who removes the file `outside` of it too. Must be
+    /// called before anything else is started or opened that the janitor should not have.
+    pub(super) fn hire(outside: Option<&Path>) -> anyhow::Result<Self> {
         let template = place().join("quorate-test-XXXXXX");
         let dir = mkdtemp(&template)
             .with_context(|| format!("cannot make a directory {}", template.display()))?;
@@ -33,7 +33,7 @@ impl Janitor {
         let (read, held) = (File::from(read), std::cell::RefCell::new(Some(held)));
         let pid = sys::fork(&|| {
             drop(held.take());
-            wait_and_remove(&read, &dir)
+            wait_and_remove(&read, &dir, outside)
         });
         let pid = match pid {
             Ok(pid) => pid,
@@ -81,7 +81,7 @@ fn place() -> PathBuf {
     }
 }
 
-fn wait_and_remove(mut read: &File, dir: &Path) -> i32 {
+fn wait_and_remove(mut read: &File, dir: &Path, outside: Option<&Path>) -> i32 {
     // Out of the terminal's reach, and holding none of the caller's pipes open.
     let _ = setsid();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
@@ -95,5 +95,8 @@ fn wait_and_remove(mut read: &File, dir: &Path) -> i32 {
     let mut byte = [0];
     while read.read(&mut byte).is_ok_and(|count| count > 0) {}
     let _ = fs::remove_dir_all(dir);
+    if let Some(path) = outside {
+        let _ = fs::remove_file(path);
+    }
     0
 }

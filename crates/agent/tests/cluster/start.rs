@@ -1,10 +1,12 @@
 //! `quorate-agent start --test-size N`.
 
 use crate::pods::{AGENT, PATIENCE, alive, signal};
+use quorate_contract::ClusterStatus;
+use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -51,34 +53,88 @@ fn four_clusters_at_once_do_not_meet() {
     }
 }
 
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// A test cluster with a control socket of its own.
+struct Controlled {
+    child: Child,
+    socket: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Controlled {
+    fn start(size: u32, words: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("control.sock");
+        let child = start(size).arg("--control").arg(&socket).args(words).spawn().unwrap();
+        Self { child, socket, _dir: dir }
+    }
+
+    fn testbed(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(AGENT);
+        command.arg("testbed").args(words).arg("--control").arg(&self.socket).output().unwrap()
+    }
+
+    /// What `testbed status` says, once all brokers have processes.
+    fn whole(&self) -> Value {
+        eventually("brokers", || {
+            let output = self.testbed(&["status", "-o", "json"]);
+            let value: Value = serde_json::from_slice(&output.stdout).ok()?;
+            let mut brokers = value["brokers"].as_array().unwrap().iter();
+            brokers.all(|broker| broker["state"] == "running").then_some(value)
+        })
+    }
+
+    fn broker(&self, rank: usize) -> Value {
+        let output = self.testbed(&["status", "-o", "json"]);
+        let mut value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        value["brokers"][rank].take()
+    }
+
+    /// What the launcher's broker says of the cluster.
+    fn status(&self) -> Option<ClusterStatus> {
+        let socket = Path::new(self.broker(0)["runDir"].as_str()?).join("agent.sock");
+        let mut command = Command::new(AGENT);
+        command.args(["overlay", "status", "-o", "json", "--socket"]).arg(socket);
+        serde_json::from_slice(&command.output().unwrap().stdout).ok()
+    }
+
+    fn wait_online(&self, online: u32) {
+        eventually("brokers online", || {
+            self.status().filter(|status| status.online == online).map(drop)
+        });
+    }
+}
+
+impl Drop for Controlled {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a test cluster consists of.
 struct Listing {
     dir: PathBuf,
     pids: Vec<i32>,
 }
 
-fn listing(path: &Path) -> Listing {
-    let deadline = Instant::now() + PATIENCE;
-    while !path.exists() {
-        assert!(Instant::now() < deadline, "the cluster was never listed");
-        sleep(Duration::from_millis(5));
-    }
-    let value: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let mut pids = Vec::new();
-    for broker in value["brokers"].as_array().unwrap() {
-        pids.push(i32::try_from(broker["supervisor"].as_i64().unwrap()).unwrap());
-        let file = Path::new(broker["runDir"].as_str().unwrap()).join("broker.pid");
-        let deadline = Instant::now() + PATIENCE;
-        let pid = loop {
-            if let Ok(pid) = fs::read_to_string(&file).unwrap_or_default().parse() {
-                break pid;
-            }
-            assert!(Instant::now() < deadline, "a broker has no pid");
-            sleep(Duration::from_millis(5));
-        };
-        pids.push(pid);
-    }
-    Listing { dir: value["dir"].as_str().unwrap().into(), pids }
+fn listing(testbed: &Value) -> Listing {
+    let brokers = testbed["brokers"].as_array().unwrap().iter();
+    let pids = brokers
+        .flat_map(|broker| [&broker["supervisor"], &broker["pid"]])
+        .map(|pid| i32::try_from(pid.as_i64().unwrap()).unwrap())
+        .collect();
+    Listing { dir: testbed["dir"].as_str().unwrap().into(), pids }
 }
 
 fn wait_until_nothing_is_left(listing: &Listing) {
@@ -97,41 +153,85 @@ fn wait_until_nothing_is_left(listing: &Listing) {
 #[test]
 fn nothing_is_left_behind_when_it_is_killed() {
     let dir = tempfile::tempdir().unwrap();
-    let (file, task) = (dir.path().join("cluster.json"), dir.path().join("task"));
+    let task = dir.path().join("task");
     let script = format!("echo $$ > {}; exec sleep 1000", task.display());
-    let mut child =
-        start(3).arg("--cluster-file").arg(&file).args(["sh", "-c", &script]).spawn().unwrap();
-    let mut listing = listing(&file);
-    let deadline = Instant::now() + PATIENCE;
-    let pid = loop {
-        if let Ok(pid) = fs::read_to_string(&task).unwrap_or_default().trim().parse() {
-            break pid;
-        }
-        assert!(Instant::now() < deadline, "the program never ran");
-        sleep(Duration::from_millis(5));
-    };
+    let mut cluster = Controlled::start(3, &["sh", "-c", &script]);
+    let mut listing = listing(&cluster.whole());
+    let pid = eventually("the program", || {
+        fs::read_to_string(&task).unwrap_or_default().trim().parse().ok()
+    });
     listing.pids.push(pid);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    cluster.child.kill().unwrap();
+    cluster.child.wait().unwrap();
     wait_until_nothing_is_left(&listing);
+    eventually("the end of the socket", || (!cluster.socket.exists()).then_some(()));
 }
 
 #[test]
 fn a_cluster_without_program_stays_until_it_is_stopped() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("cluster.json");
-    let mut child = start(2).arg("--cluster-file").arg(&file).spawn().unwrap();
-    let listing = listing(&file);
-    let socket = listing.dir.join("rank-0/agent.sock");
-    let deadline = Instant::now() + PATIENCE;
-    while !Command::new(AGENT).args(["ready", "--socket"]).arg(&socket).status().unwrap().success()
-    {
-        assert!(Instant::now() < deadline, "the cluster was never quorate");
-        sleep(Duration::from_millis(10));
-    }
-    signal(child.id().cast_signed(), 15);
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let mut cluster = Controlled::start(2, &[]);
+    let listing = listing(&cluster.whole());
+    cluster.wait_online(2);
+    signal(cluster.child.id().cast_signed(), 15);
+    assert_eq!(cluster.child.wait().unwrap().code(), Some(143));
     wait_until_nothing_is_left(&listing);
+}
+
+#[test]
+fn a_broker_that_is_killed_comes_back_and_a_pod_when_it_is_told_to() {
+    let cluster = Controlled::start(3, &["--haste", "20"]);
+    let before = cluster.whole()["brokers"][2].clone();
+    cluster.wait_online(3);
+    assert!(cluster.testbed(&["kill", "2"]).status.success());
+    let after = eventually("another broker", || {
+        let broker = cluster.broker(2);
+        (broker["state"] == "running" && broker["pid"] != before["pid"]).then_some(broker)
+    });
+    assert_eq!(after["supervisor"], before["supervisor"], "the pod lives on");
+    cluster.wait_online(3);
+
+    let refused = cluster.testbed(&["rejoin", "2"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(cluster.testbed(&["kill", "--pod", "2"]).status.success());
+    eventually("the pod's end", || (cluster.broker(2)["state"] == "gone").then_some(()));
+    cluster.wait_online(2);
+    let refused = cluster.testbed(&["pause", "2"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("`testbed rejoin 2` starts it again"), "{stderr}");
+    assert!(cluster.testbed(&["rejoin", "2"]).status.success());
+    cluster.wait_online(3);
+}
+
+#[test]
+fn a_broker_is_paused_and_resumed_by_rank() {
+    let cluster = Controlled::start(2, &["--haste", "10"]);
+    cluster.whole();
+    cluster.wait_online(2);
+    assert!(cluster.testbed(&["pause", "1"]).status.success());
+    eventually("a stopped process", || (cluster.broker(1)["state"] == "paused").then_some(()));
+    eventually("a torpid rank", || {
+        cluster.status().filter(|status| status.torpid_ranks == "1").map(drop)
+    });
+    assert!(cluster.testbed(&["resume", "1"]).status.success());
+    eventually("a lively rank", || {
+        cluster.status().filter(|status| status.torpid_ranks.is_empty()).map(drop)
+    });
+    assert_eq!(cluster.broker(1)["state"], "running");
+    let refused = cluster.testbed(&["pause", "2"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("the cluster has ranks 0 to 1"), "{stderr}");
+}
+
+#[test]
+fn a_program_of_the_cluster_finds_the_control_socket() {
+    let script = format!("{AGENT} testbed status && {AGENT} testbed kill 1");
+    let output = start(2).args(["sh", "-c", &script]).output().unwrap();
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.contains("worker-0-0") && stdout.contains("running"), "{stdout}");
 }
 
 #[test]

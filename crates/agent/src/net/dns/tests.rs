@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::Random;
 
 /// An answer with the question's name compressed, one record per data.
 fn reply(id: u16, name: &str, family: Family, flags: u16, records: &[(u16, &[u8])]) -> Vec<u8> {
@@ -72,18 +73,6 @@ fn pointers_that_do_not_go_back_are_refused() {
 fn names_that_cannot_be_asked_for_are_refused() {
     for name in ["", "a..b", ".a", &"x".repeat(64), &"abc.".repeat(64)] {
         assert_eq!(question(1, name, Family::V4), Err(DnsError::Name), "{name}");
-    }
-}
-
-/// A small generator, so that the inputs are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
     }
 }
 
