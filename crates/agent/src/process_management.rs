@@ -14,8 +14,8 @@ use crate::broker::services::BoxFuture;
 use crate::job::protocol::{MODEX, Modex, body};
 use bytes::Bytes;
 use quorate_pmi::{
-    Cleanup, ClientId, Effect, JobServer, Layout, Offer, Options, Protocol, RankState, Sequence,
-    Transports,
+    Cleanup, ClientId, Effect, Exit, JobServer, Layout, Offer, Options, Protocol, RankState,
+    Sequence, Transports,
 };
 use socket::Socket;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,6 +23,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
@@ -38,7 +39,19 @@ pub enum Event {
         /// Its words.
         message: String,
     },
+    /// A rank has ended with success while others of this pod wait for it.
+    Deserted {
+        /// The rank.
+        rank: u32,
+        /// Whether it had ever been initialized.
+        initialized: bool,
+    },
+    /// An exchange has not been complete for a while.
+    Waiting(Sequence),
 }
+
+/// An exchange that takes longer is told to the job's leader, who knows whether all will come.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What all nodes brought to an exchange, by node.
 pub type Blobs = Vec<(u32, Arc<[u8]>)>;
@@ -227,16 +240,21 @@ impl Server {
     }
 
     /// A rank's process has ended: reads what it still said, and tells how far it came.
-    pub fn rank_exited(&self, rank: u32) -> (RankState, Option<Protocol>) {
+    pub fn rank_exited(&self, rank: u32, exit: Exit) -> (RankState, Option<Protocol>) {
         self.drain();
         let (state, effects, wire) = {
             let mut state = self.state();
-            let (rank_state, effects) = state.server.rank_exited(rank);
+            let (rank_state, effects) = state.server.rank_exited(rank, exit);
             let wire = rank_state.protocol.or_else(|| state.wire.get(&rank).copied());
             (rank_state, effects, wire)
         };
         self.carry_out(effects);
         (state, wire)
+    }
+
+    /// How many exchanges were entered here, as [`JobServer::exchanges`].
+    pub fn exchanges(&self) -> [u64; 3] {
+        self.state().server.exchanges()
     }
 
     /// Another node's question for what a local rank has published.
@@ -380,6 +398,9 @@ impl Server {
                 Effect::Abort { rank, code, message } => {
                     let _ = self.shared.events.send(Event::Abort { rank, code, message });
                 }
+                Effect::Deserted { rank, initialized } => {
+                    let _ = self.shared.events.send(Event::Deserted { rank, initialized });
+                }
                 Effect::Cleanup(cleanup) => self.state().cleanups.push(cleanup),
                 Effect::Wire { rank, protocol } => {
                     self.state().wire.insert(rank, protocol);
@@ -397,10 +418,17 @@ impl Server {
     }
 
     fn exchange(&self, sequence: Sequence, blob: Vec<u8>) {
-        let exchange = self.shared.exchanger.exchange(sequence.to_u64(), blob.into());
+        let mut exchange = self.shared.exchanger.exchange(sequence.to_u64(), blob.into());
         let weak = Arc::downgrade(&self.shared);
+        let events = self.shared.events.clone();
         self.spawn(async move {
-            let result = exchange.await;
+            let in_time = tokio::time::timeout(SLOW, &mut exchange).await;
+            let result = if let Ok(result) = in_time {
+                result
+            } else {
+                let _ = events.send(Event::Waiting(sequence));
+                exchange.await
+            };
             let Some(server) = Self::upgrade(&weak) else { return };
             let effects = match &result {
                 Ok(blobs) => server.state().server.exchanged(sequence, blobs),

@@ -10,6 +10,8 @@
 
 #[path = "launch/deaths.rs"]
 mod deaths;
+#[path = "launch/deserters.rs"]
+mod deserters;
 #[path = "launch/output.rs"]
 mod output;
 #[path = "launch/placement.rs"]

@@ -41,6 +41,8 @@ pub enum Reason {
     Aborted,
     /// A rank ended with code 0 without finalizing MPI.
     NotFinalized,
+    /// A rank ended with code 0 while other ranks waited for it in a barrier or fence.
+    Deserted,
     /// The command does not exist on the pod.
     CommandNotFound,
     /// The command exists but cannot be executed.
@@ -78,6 +80,7 @@ impl Reason {
             Self::Signaled => "Signaled",
             Self::Aborted => "Aborted",
             Self::NotFinalized => "NotFinalized",
+            Self::Deserted => "Deserted",
             Self::CommandNotFound => "CommandNotFound",
             Self::NotExecutable => "NotExecutable",
             Self::WrongPlacement => "WrongPlacement",

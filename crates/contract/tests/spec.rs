@@ -75,6 +75,7 @@ fn reasons_are_all_listed_with_their_codes() {
     let fixed = [
         (Reason::Completed, exit::OK),
         (Reason::NotFinalized, exit::FAILED),
+        (Reason::Deserted, exit::FAILED),
         (Reason::CommandNotFound, exit::NOT_FOUND),
         (Reason::NotExecutable, exit::NOT_EXECUTABLE),
         (Reason::WrongPlacement, exit::WRONG_PLACEMENT),

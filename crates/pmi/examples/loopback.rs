@@ -13,8 +13,8 @@
 #![expect(clippy::print_stderr, reason = "an example's status goes to stderr")]
 
 use quorate_pmi::{
-    Cleanup, ClientId, Effect, Job, JobServer, JobSpec, Layout, Offer, Options, Protocol, Sequence,
-    Transports, must_not_leak,
+    Cleanup, ClientId, Effect, Exit, Job, JobServer, JobSpec, Layout, Offer, Options, Protocol,
+    Sequence, Transports, must_not_leak,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -194,6 +194,11 @@ impl Launcher {
                     self.failed.get_or_insert(code);
                     self.kill();
                 }
+                Effect::Deserted { rank, .. } => {
+                    eprintln!("loopback: others wait for rank {rank}, which has ended");
+                    self.failed.get_or_insert(1);
+                    self.kill();
+                }
                 Effect::Close { client } => {
                     if let Some(stream) = self.streams.get(&(node, client)) {
                         stream.close();
@@ -266,7 +271,8 @@ impl Launcher {
                     alive -= 1;
                     let status = status?;
                     let node = self.servers[0].layout().job().node_of(rank).unwrap_or_default();
-                    let (state, effects) = self.servers[node as usize].rank_exited(rank);
+                    let exit = if status.success() { Exit::Success } else { Exit::Failure };
+                    let (state, effects) = self.servers[node as usize].rank_exited(rank, exit);
                     self.carry_out(node as usize, effects);
                     let own = status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(1);
                     let open = own == 0 && state.left_open();

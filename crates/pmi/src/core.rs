@@ -1,10 +1,20 @@
 //! What the servers of all protocols share: the layout, how far ranks are, and the effects on
 //! their way out. Knows no wire.
 
-use crate::effect::{ClientId, Effect, Output, Protocol};
+use crate::effect::{ClientId, Effect, Output, Protocol, Sequence};
 use crate::layout::Layout;
 use crate::server::{Options, RankState};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// How a rank's process ended, as far as it matters to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// With code 0.
+    Success,
+    /// In any other way; the job's judge ends the job.
+    Failure,
+}
 
 /// The shared part of a server.
 #[derive(Debug)]
@@ -14,7 +24,7 @@ pub(crate) struct Core {
     ranks: Vec<RankState>,
     /// Bytes that each local rank has published.
     published: Vec<usize>,
-    exited: Vec<bool>,
+    exited: Vec<Option<Exit>>,
     effects: Vec<Effect>,
     timers: u64,
 }
@@ -28,7 +38,7 @@ impl Core {
             options,
             ranks: vec![RankState::default(); local],
             published: vec![0; local],
-            exited: vec![false; local],
+            exited: vec![None; local],
             effects: Vec::new(),
             timers: 0,
         }
@@ -61,15 +71,23 @@ impl Core {
     }
 
     /// A local rank's process has ended.
-    pub(crate) fn exited(&mut self, rank: u32) {
+    pub(crate) fn exited(&mut self, rank: u32, exit: Exit) {
         if let Some(index) = self.index_of(rank) {
-            self.exited[index] = true;
+            self.exited[index] = Some(exit);
         }
     }
 
     /// Tells whether a local rank's process has ended.
     pub(crate) fn has_exited(&self, rank: u32) -> bool {
-        self.index_of(rank).is_some_and(|index| self.exited[index])
+        self.index_of(rank).is_some_and(|index| self.exited[index].is_some())
+    }
+
+    /// Indexes and numbers of the local ranks that have ended with success, as they see it.
+    pub(crate) fn contented(&self) -> impl Iterator<Item = (usize, u32)> {
+        let ranks = self.layout.local_ranks().iter().copied().enumerate();
+        ranks.filter(|(index, _)| {
+            self.exited[*index] == Some(Exit::Success) && !self.ranks[*index].left_open()
+        })
     }
 
     /// Counts bytes that a rank wants to publish; `false` when that is too much.
@@ -81,6 +99,26 @@ impl Core {
             self.published[index] = total;
         }
         fits
+    }
+
+    /// Brings this node's blob into an exchange of all nodes. `false` when there is no other node:
+    /// the exchange is complete at once, with nothing to take in.
+    #[must_use]
+    pub(crate) fn exchange(&mut self, sequence: Sequence, blob: Vec<u8>) -> bool {
+        let others = self.layout.job().hosts().len() > 1;
+        if others {
+            self.effects.push(Effect::Exchange { sequence, blob });
+        }
+        others
+    }
+
+    /// The blobs of the other nodes among those of an exchange, with the nodes.
+    pub(crate) fn others<'a>(
+        &self,
+        blobs: &'a [(u32, Arc<[u8]>)],
+    ) -> impl Iterator<Item = (u32, &'a Arc<[u8]>)> + Clone + use<'a> {
+        let own = self.layout.node();
+        blobs.iter().filter(move |(node, _)| *node != own).map(|(node, blob)| (*node, blob))
     }
 
     /// Sends to a client.

@@ -152,6 +152,14 @@ pub enum Effect {
         /// Its words; may be empty.
         message: String,
     },
+    /// A rank has ended with success while others wait for it in a fence: stop all ranks. Comes at
+    /// most once.
+    Deserted {
+        /// The rank that has ended.
+        rank: u32,
+        /// Whether it had ever been initialised.
+        initialized: bool,
+    },
     /// Write what is still to be written to the client, then close it.
     Close {
         /// The client.

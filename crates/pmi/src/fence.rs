@@ -65,6 +65,11 @@ impl Fence {
         self.ready
     }
 
+    /// The exchanges that were due so far.
+    pub(crate) fn exchanges(&self) -> u64 {
+        self.next
+    }
+
     /// An exchange is over, one way or the other: who waited for it. `None` when there is no such
     /// exchange.
     pub(crate) fn finish(&mut self, number: u64) -> Option<Vec<Waiter>> {

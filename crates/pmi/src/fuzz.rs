@@ -5,6 +5,7 @@
 #[path = "../tests/golden/transcript.rs"]
 mod transcript;
 
+use crate::core::Exit;
 use crate::effect::{ClientId, Effect};
 use crate::kvs::Kvs;
 use crate::layout::{Job, JobSpec, Layout};
@@ -246,7 +247,10 @@ fn one_server(inputs: &mut Inputs) -> usize {
         let place = dice.below(clients.len());
         let client = clients[place];
         let effects = match dice.below(64) {
-            0 => server.rank_exited(dice.below(4) as u32).1,
+            0 => {
+                let exit = if dice.below(2) == 0 { Exit::Success } else { Exit::Failure };
+                server.rank_exited(dice.below(4) as u32, exit).1
+            }
             1 => server.modex_requested(1, dice.below(4) as u32),
             2 => server.fired(dice.below(10) as u64),
             3 => server.closed(client),

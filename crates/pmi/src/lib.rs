@@ -26,6 +26,7 @@ mod fuzz;
 #[cfg(test)]
 extern crate self as quorate_pmi;
 
+pub use core::Exit;
 pub use effect::{Cleanup, CleanupOf, ClientId, Effect, Output, Protocol, Sequence};
 pub use environment::{Offer, Transports, UnknownOffer, must_not_leak};
 pub use layout::{Job, JobSpec, Layout, LayoutError, MAX_RANKS};

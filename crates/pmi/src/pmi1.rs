@@ -211,10 +211,8 @@ impl Pmi1 {
         }
         if let Some(sequence) = self.fence.enter(index, Waiter { client, tag: 0 }) {
             let blob = self.kvs.take_blob();
-            if core.layout.job().hosts().len() == 1 {
+            if !core.exchange(sequence, blob) {
                 self.exchanged(core, sequence, &[]);
-            } else {
-                core.push(Effect::Exchange { sequence, blob });
             }
         }
         true
@@ -227,10 +225,7 @@ impl Pmi1 {
         sequence: Sequence,
         blobs: &[(u32, Arc<[u8]>)],
     ) {
-        let own = core.layout.node();
-        let others =
-            blobs.iter().filter(|(node, _)| *node != own).map(|(node, blob)| (*node, blob));
-        let answer = match self.kvs.add_pages(others) {
+        let answer = match self.kvs.add_pages(core.others(blobs)) {
             Ok(()) => write("barrier_out", &[("rc", "0")]),
             Err(_) => failure("barrier_out", "unreadable_data_of_another_node"),
         };

@@ -179,10 +179,8 @@ impl Pmi2 {
         }
         if let Some(sequence) = self.fence.enter(index, Waiter { client, tag: 0 }) {
             let blob = self.kvs.take_blob();
-            if core.layout.job().hosts().len() == 1 {
+            if !core.exchange(sequence, blob) {
                 self.exchanged(core, sequence, &[]);
-            } else {
-                core.push(Effect::Exchange { sequence, blob });
             }
         }
         true
@@ -195,10 +193,7 @@ impl Pmi2 {
         sequence: Sequence,
         blobs: &[(u32, Arc<[u8]>)],
     ) {
-        let own = core.layout.node();
-        let others =
-            blobs.iter().filter(|(node, _)| *node != own).map(|(node, blob)| (*node, blob));
-        let read = self.kvs.add_pages(others);
+        let read = self.kvs.add_pages(core.others(blobs));
         self.release(core, sequence, read.map_err(|_| "unreadable data of another node"));
     }
 

@@ -1,8 +1,9 @@
 //! The server of one job on one node: clients' bytes and exchanged blobs in, [`Effect`]s out. Owns
 //! who is connected, and which protocol a connection speaks; never touches a socket or a clock.
 
-use crate::core::Core;
+use crate::core::{Core, Exit};
 use crate::effect::{ClientId, Effect, Protocol, Sequence};
+use crate::fence::Fence;
 use crate::layout::Layout;
 use crate::pmi1::line::{Line, write};
 use crate::pmi1::{self, Pmi1};
@@ -97,7 +98,7 @@ pub struct JobServer {
     core: Core,
     connections: BTreeMap<ClientId, Connection>,
     next_client: u64,
-    /// The job was ended because of mixed protocols.
+    /// The job was ended because ranks would wait for ever.
     deadlocked: bool,
     pmi1: Pmi1,
     pmi2: Pmi2,
@@ -173,6 +174,7 @@ impl JobServer {
             }
         }
         self.check_deadlock();
+        self.check_deserted();
         self.core.take()
     }
 
@@ -317,10 +319,21 @@ impl JobServer {
 
     /// A rank's process has ended. Tells how far it came ([`RankState::left_open`]); what it still
     /// owed others is settled by the effects.
-    pub fn rank_exited(&mut self, rank: u32) -> (RankState, Vec<Effect>) {
-        self.core.exited(rank);
+    pub fn rank_exited(&mut self, rank: u32, exit: Exit) -> (RankState, Vec<Effect>) {
+        self.core.exited(rank, exit);
         self.pmix.rank_exited(&mut self.core, rank);
+        self.check_deserted();
         (self.core.state(rank), self.core.take())
+    }
+
+    /// How many exchanges this node has entered, by protocol as in [`Protocol::ALL`]. A node whose
+    /// ranks have all ended will not enter the next ones.
+    pub fn exchanges(&self) -> [u64; 3] {
+        self.fences().map(Fence::exchanges)
+    }
+
+    fn fences(&self) -> [&Fence; 3] {
+        [&self.pmi1.fence, &self.pmi2.fence, &self.pmix.fence]
     }
 
     /// How far a local rank is; the default for ranks elsewhere.
@@ -337,8 +350,7 @@ impl JobServer {
     /// Ranks that meet by different protocols wait for each other for ever: when all local ranks
     /// wait, and not all by one protocol, the job is ended with a reason.
     fn check_deadlock(&mut self) {
-        let fences = [&self.pmi1.fence, &self.pmi2.fence, &self.pmix.fence];
-        let waiting = fences.map(crate::fence::Fence::ready);
+        let waiting = self.fences().map(Fence::ready);
         let used = waiting.iter().filter(|&&ranks| ranks > 0).count();
         let local = self.core.layout.local_ranks();
         if self.deadlocked || used < 2 || waiting.iter().sum::<usize>() < local.len() {
@@ -358,6 +370,21 @@ impl JobServer {
         let rank = local[0];
         self.deadlocked = true;
         self.core.push(Effect::Abort { rank, code: 1, message });
+    }
+
+    /// A rank that has ended, and all was well as it saw it, comes to no fence any more: who waits
+    /// for it there would wait for ever.
+    fn check_deserted(&mut self) {
+        let deserter =
+            self.fences().into_iter().filter(|fence| fence.ready() > 0).find_map(|fence| {
+                self.core.contented().find(|(index, _)| fence.waiting(*index) == 0)
+            });
+        let Some((_, rank)) = deserter else { return };
+        if !self.deadlocked {
+            self.deadlocked = true;
+            let initialized = self.core.state(rank).initialized;
+            self.core.push(Effect::Deserted { rank, initialized });
+        }
     }
 }
 

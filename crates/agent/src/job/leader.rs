@@ -5,20 +5,22 @@
 //! member that does not come or does not end in time is given up.
 
 mod choice;
+mod desertion;
 
 pub use choice::program;
 
 use super::Jobs;
 use super::protocol::{
-    Abort, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, What, body, json,
-    kind, message, split,
+    Abort, Deserted, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, Waiting,
+    What, body, json, kind, message, split,
 };
 use crate::broker::{CastFailed, Channel, Offline, Overlay, Sender};
-use crate::launch::outcome::{Cancel, Judge, Outcome, Verdict};
+use crate::launch::outcome::{Cancel, Judge, Outcome, Session, TaskEnd, Verdict};
 use crate::launch::place::Placement;
 use crate::launch::stdio::Slowest;
 use bytes::Bytes;
 use choice::{choose, crowded, namespace, one_host};
+use desertion::{Deserter, Desertion};
 use quorate_contract::exit;
 use quorate_contract::report::Reason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -225,6 +227,7 @@ async fn lead(
         sink,
         events,
         judge: Judge::new(placement.tasks(), request.no_kill),
+        desertion: Desertion::default(),
         left: placement.brokers.iter().copied().collect(),
         nodes: brokers.iter().enumerate().map(|(node, broker)| (*broker, node)).collect(),
         stdin: stdin_goes_to
@@ -280,6 +283,7 @@ struct Job<'a> {
     sink: Sink,
     events: mpsc::UnboundedSender<Event>,
     judge: Judge,
+    desertion: Desertion,
     /// Tasks by broker whose end is not known.
     left: BTreeMap<u32, u32>,
     /// The place of each broker in the job.
@@ -352,6 +356,7 @@ impl Job<'_> {
                     return;
                 };
                 *left -= 1;
+                let last = *left == 0;
                 if let Some(wire) = task.wire {
                     *self.wire.entry(wire).or_default() += 1;
                 } else {
@@ -363,6 +368,23 @@ impl Job<'_> {
                 let pod = self.overlay.config().display_name(broker);
                 let verdict = self.judge.task_ended(&task.ended, broker, &pod);
                 self.end(verdict);
+                let ended = &task.ended;
+                if last && ended.end == TaskEnd::Exited(0) && ended.session != Session::Open {
+                    let initialized = ended.session != Session::None;
+                    let deserter = Deserter { broker, rank: ended.rank, initialized };
+                    let found = self.desertion.gone(deserter, task.exchanges);
+                    self.deserted(found);
+                }
+            }
+            Event::Member { kind: kind::WAITING, payload, .. } => {
+                let Ok(waiting) = serde_json::from_slice::<Waiting>(&payload) else { return };
+                let found = self.desertion.waits(waiting);
+                self.deserted(found);
+            }
+            Event::Member { broker, kind: kind::DESERTED, payload } => {
+                let Ok(found) = serde_json::from_slice::<Deserted>(&payload) else { return };
+                let Deserted { rank, initialized } = found;
+                self.deserted(Some(Deserter { broker, rank, initialized }));
             }
             Event::Member { broker, kind: kind::ABORT, payload } => {
                 let Ok(abort) = serde_json::from_slice::<Abort>(&payload) else { return };
@@ -419,6 +441,15 @@ impl Job<'_> {
                 let verdict = self.judge.canceled(Cancel::ClientGone);
                 self.end(verdict);
             }
+        }
+    }
+
+    /// Others wait for a rank that has ended.
+    fn deserted(&mut self, found: Option<Deserter>) {
+        if let Some(Deserter { broker, rank, initialized }) = found {
+            let pod = self.overlay.config().display_name(broker);
+            let verdict = self.judge.deserted(rank, broker, &pod, initialized);
+            self.end(verdict);
         }
     }
 

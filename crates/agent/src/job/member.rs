@@ -5,7 +5,8 @@
 //! end.
 
 use super::protocol::{
-    Abort, EndedTask, Joining, LAUNCH, Launch, MEMBER, What, kind, message, split,
+    Abort, Deserted, EndedTask, Joining, LAUNCH, Launch, MEMBER, Waiting, What, kind, message,
+    split,
 };
 use super::streams::{Stream, feed, pump};
 use super::{Jobs, protocol};
@@ -20,7 +21,7 @@ use crate::process_management::{Event, OverOverlay, Server, Ways};
 use crate::sys;
 use bytes::Bytes;
 use quorate_contract::env as names;
-use quorate_pmi::{JobSpec, Layout, Offer, RankState};
+use quorate_pmi::{Exit, JobSpec, Layout, Offer, RankState, Sequence};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,24 @@ pub(super) async fn serve(
     let (sender, mut leader) = channel.split();
     let (here, mut happenings) = mpsc::unbounded_channel();
     let (pmi_events, mut pmi) = mpsc::unbounded_channel();
-    let mut pod = Tasks::new(jobs, overlay, launch, node, ranks, sender.clone(), here, pmi_events);
+    let mut pod = Tasks {
+        jobs,
+        overlay,
+        dir: overlay.settings().run_dir.join(format!("job-{}", launch.job)),
+        launch,
+        node,
+        ranks,
+        sender: sender.clone(),
+        here,
+        pmi_events,
+        running: Vec::new(),
+        server: None,
+        taken: Slowest::new(0),
+        since: SystemTime::now(),
+        rough: false,
+        spoke: false,
+        record: None,
+    };
     pod.start_all().await;
 
     let mut kill_at: Option<Instant> = None;
@@ -99,10 +117,7 @@ pub(super) async fn serve(
                     kill_at = Some(kill_at.map_or(at, |before| before.min(at)));
                 }
             },
-            Some(Event::Abort { rank, code, message }) = pmi.recv() => {
-                let abort = Abort { rank, code, message };
-                let _ = sender.send(protocol::json(kind::ABORT, &abort)).await;
-            }
+            Some(event) = pmi.recv() => drop(sender.send(told(event)).await),
             order = down(&mut leader), if !leader_lost => match order {
                 Some((kind::STDIN, bytes)) => pod.input(Some(&bytes)),
                 Some((kind::STDIN_END, _)) => pod.input(None),
@@ -120,11 +135,26 @@ pub(super) async fn serve(
         }
     }
     // An abort that came with the last breath still counts.
-    while let Ok(Event::Abort { rank, code, message }) = pmi.try_recv() {
-        let _ = sender.send(protocol::json(kind::ABORT, &Abort { rank, code, message })).await;
+    while let Ok(event @ Event::Abort { .. }) = pmi.try_recv() {
+        let _ = sender.send(told(event)).await;
     }
     pod.clean_up();
     let _ = sender.finish(Ok(())).await;
+}
+
+/// What the leader is told of an event among the ranks.
+fn told(event: Event) -> Bytes {
+    match event {
+        Event::Abort { rank, code, message } => {
+            protocol::json(kind::ABORT, &Abort { rank, code, message })
+        }
+        Event::Deserted { rank, initialized } => {
+            protocol::json(kind::DESERTED, &Deserted { rank, initialized })
+        }
+        Event::Waiting(Sequence { protocol, number }) => {
+            protocol::json(kind::WAITING, &Waiting { protocol: protocol as usize, number })
+        }
+    }
 }
 
 /// The next message of the leader; `None` when it is gone.
@@ -156,39 +186,7 @@ struct Tasks<'a> {
     dir: PathBuf,
 }
 
-impl<'a> Tasks<'a> {
-    #[expect(clippy::too_many_arguments, reason = "the parts of one value, named where it is made")]
-    fn new(
-        jobs: &'a Jobs,
-        overlay: &'a Overlay,
-        launch: Launch,
-        node: u32,
-        ranks: Vec<u32>,
-        sender: Sender,
-        here: mpsc::UnboundedSender<Here>,
-        pmi_events: mpsc::UnboundedSender<Event>,
-    ) -> Self {
-        let dir = overlay.settings().run_dir.join(format!("job-{}", launch.job));
-        Self {
-            jobs,
-            overlay,
-            launch,
-            node,
-            taken: Slowest::new(0),
-            ranks,
-            sender,
-            here,
-            pmi_events,
-            running: Vec::new(),
-            server: None,
-            since: SystemTime::now(),
-            rough: false,
-            spoke: false,
-            record: None,
-            dir,
-        }
-    }
-
+impl Tasks<'_> {
     /// Starts all tasks; what does not start has ended.
     async fn start_all(&mut self) {
         let pod = self.jobs.pod();
@@ -370,10 +368,12 @@ impl<'a> Tasks<'a> {
         tokio::spawn(async move {
             let end = task.exit.wait(true).await;
             let stopped = told.load(Ordering::Relaxed);
+            let exit = if end == TaskEnd::Exited(0) { Exit::Success } else { Exit::Failure };
             let (state, protocol) = match &server {
-                Some(server) => server.rank_exited(rank),
+                Some(server) => server.rank_exited(rank, exit),
                 None => (RankState::default(), None),
             };
+            let exchanges = server.as_ref().map(Server::exchanges).unwrap_or_default();
             let _ = over.send(true);
             for pump in pumps {
                 let _ = pump.await;
@@ -388,7 +388,7 @@ impl<'a> Tasks<'a> {
             let log_tail = if bad && !stopped { tail.into_lines() } else { Vec::new() };
             let ended = Ended { rank, end, session, stopped, log_tail };
             let wire = protocol.map(|protocol| protocol.as_str().to_string());
-            let _ = here.send(Here::Ended(Box::new(EndedTask { ended, wire })));
+            let _ = here.send(Here::Ended(Box::new(EndedTask { ended, wire, exchanges })));
         });
         Ok(())
     }
@@ -403,7 +403,8 @@ impl<'a> Tasks<'a> {
     fn ended_unstarted(&self, rank: u32, end: TaskEnd) {
         let ended =
             Ended { rank, end, session: Session::None, stopped: false, log_tail: Vec::new() };
-        let _ = self.here.send(Here::Ended(Box::new(EndedTask { ended, wire: None })));
+        let task = EndedTask { ended, wire: None, exchanges: [0; 3] };
+        let _ = self.here.send(Here::Ended(Box::new(task)));
     }
 
     async fn happened(&mut self, happening: Here) {

@@ -57,6 +57,10 @@ pub mod kind {
     pub const ENDED: u8 = 20;
     /// Member to leader: JSON of [`super::Abort`].
     pub const ABORT: u8 = 21;
+    /// Member to leader: JSON of [`super::Deserted`].
+    pub const DESERTED: u8 = 22;
+    /// Member to leader: JSON of [`super::Waiting`].
+    pub const WAITING: u8 = 23;
 }
 
 /// Which tasks get the client's stdin.
@@ -215,6 +219,24 @@ pub struct Abort {
     pub message: String,
 }
 
+/// A rank has ended with success while others of its pod wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deserted {
+    /// The rank.
+    pub rank: u32,
+    /// Whether it had initialized MPI.
+    pub initialized: bool,
+}
+
+/// A member waits for other members in an exchange, and has done so for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The place of the protocol in [`quorate_pmi::Protocol::ALL`].
+    pub protocol: usize,
+    /// The exchange's number, from 0.
+    pub number: u64,
+}
+
 /// A task's end with the protocol that it spoke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -224,6 +246,9 @@ pub struct EndedTask {
     /// `PMI-1`, `PMI-2`, `PMIx`; `None` when it never spoke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<String>,
+    /// How many exchanges its broker had entered for the job by then, by protocol.
+    #[serde(default)]
+    pub exchanges: [u64; 3],
 }
 
 /// Tells the client where its job went.

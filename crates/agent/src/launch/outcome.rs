@@ -245,6 +245,27 @@ impl Judge {
         Verdict::End(Duration::ZERO)
     }
 
+    /// A task ended with code 0 while others wait for it in a fence, for ever.
+    pub fn deserted(&mut self, rank: u32, broker: u32, pod: &str, initialized: bool) -> Verdict {
+        self.code = self.code.max(exit::FAILED);
+        let without = if initialized { "" } else { " without initializing MPI" };
+        self.fail(First {
+            reason: Reason::Deserted,
+            text: format!(
+                "rank {rank} on {pod} ended with code 0{without} while other ranks waited for it"
+            ),
+            failure: Failure {
+                rank: Some(rank),
+                broker: Some(broker),
+                pod: Some(pod.to_string()),
+                exit_code: Some(exit::OK),
+                ..Failure::default()
+            },
+            others: 0,
+        });
+        Verdict::End(Duration::ZERO)
+    }
+
     /// A broker with tasks of this job is gone, and `tasks` of them with it.
     pub fn broker_lost(&mut self, broker: u32, pod: &str, tasks: u32, why: &str) -> Verdict {
         self.ended += tasks;

@@ -79,7 +79,7 @@ async fn a_rank_talks_to_its_server_and_meets_the_other_node() {
     let (stream, answers) = talk(rank(&probe), &[INIT, "cmd=get_appnum\n"]).await;
     assert_eq!(answers[0], "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
     assert_eq!(answers[1], "cmd=appnum appnum=0 rc=0");
-    let (state, protocol) = probe.rank_exited(0);
+    let (state, protocol) = probe.rank_exited(0, Exit::Success);
     assert!(state.initialized && !state.finalized);
     assert_eq!(protocol, Some(Protocol::Pmi1));
     drop(stream);
@@ -94,7 +94,7 @@ async fn the_last_words_of_a_rank_count_even_if_nobody_has_read_them_yet() {
     // Written and left at once, as by a process that exits; the server's task has not run since.
     stream.write_all(b"cmd=finalize\n").unwrap();
     drop(stream);
-    let (state, _) = server.rank_exited(0);
+    let (state, _) = server.rank_exited(0, Exit::Success);
     assert!(state.finalized);
 }
 

@@ -5,7 +5,7 @@ use super::cleanup::WILDCARD;
 use super::wire::Proc;
 use super::{Pmix, Session, send_status, status};
 use crate::core::Core;
-use crate::effect::{Effect, Sequence};
+use crate::effect::Sequence;
 use crate::fence::Waiter;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,10 +45,8 @@ impl Pmix {
         }
         if let Some(sequence) = self.fence.enter(index, waiter) {
             let blob = self.modex.take_blob(core.layout.local_ranks());
-            if core.layout.job().hosts().len() == 1 {
+            if !core.exchange(sequence, blob) {
                 self.exchanged(core, sequence, &[]);
-            } else {
-                core.push(Effect::Exchange { sequence, blob });
             }
         }
     }
@@ -88,12 +86,11 @@ impl Pmix {
         sequence: Sequence,
         blobs: &[(u32, Arc<[u8]>)],
     ) {
-        let own = core.layout.node();
         let job = core.layout.job().clone();
         let mut code = status::SUCCESS;
-        for (node, blob) in blobs.iter().filter(|(node, _)| *node != own) {
-            let from_there = |rank| job.node_of(rank) == Some(*node);
-            if self.modex.add_page(*node, blob, from_there).is_err() {
+        for (node, blob) in core.others(blobs) {
+            let from_there = |rank| job.node_of(rank) == Some(node);
+            if self.modex.add_page(node, blob, from_there).is_err() {
                 code = status::ERROR;
             }
         }

@@ -6,7 +6,7 @@ use super::{message, status};
 use crate::effect::{ClientId, Effect};
 use crate::layout::{Job, JobSpec, Layout};
 use crate::server::{JobServer, Options};
-use crate::{Cleanup, CleanupOf};
+use crate::{Cleanup, CleanupOf, Exit};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -277,12 +277,12 @@ fn a_rank_that_ends_without_publishing_is_not_waited_for() {
     here.get(client, 2, "key", &[]);
     here.get(client, 1, "key", &[]);
     there.server.modex_requested(0, 2);
-    let (state, effects) = there.server.rank_exited(2);
+    let (state, effects) = there.server.rank_exited(2, Exit::Success);
     assert!(!state.left_open(), "it never spoke");
     assert_eq!(effects, [Effect::AnswerModex { node: 0, rank: 2, blob: None }]);
     let effects = here.server.modex(2, None);
     assert_eq!(here.one_status(&effects), status::NOT_FOUND);
-    let (_, effects) = here.server.rank_exited(1);
+    let (_, effects) = here.server.rank_exited(1, Exit::Success);
     assert_eq!(here.one_status(&effects), status::NOT_FOUND);
     // Asked again, the node answers at once.
     let effects = there.server.modex_requested(0, 2);
@@ -309,11 +309,22 @@ fn fences_of_some_ranks_work_on_one_node() {
 }
 
 #[test]
+fn a_rank_that_ends_without_init_is_missed_in_a_fence() {
+    for encoding in BOTH {
+        let mut node = node(0, encoding);
+        let first = node.connect(0);
+        node.fence(first, 5, &ALL);
+        let (_, effects) = node.server.rank_exited(1, Exit::Success);
+        assert_eq!(effects, [Effect::Deserted { rank: 1, initialized: false }]);
+    }
+}
+
+#[test]
 fn a_local_fence_ends_when_one_of_its_ranks_does() {
     let mut node = node(0, Encoding::V41);
     let first = node.connect(0);
     node.fence(first, 6, &[0, 1]);
-    let (_, effects) = node.server.rank_exited(1);
+    let (_, effects) = node.server.rank_exited(1, Exit::Success);
     assert_eq!(node.one_status(&effects), status::UNREACHABLE);
 }
 

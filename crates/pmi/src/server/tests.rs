@@ -76,7 +76,7 @@ fn a_client_that_leaves_a_barrier_is_missed() {
     server.receive(clients[0], b"cmd=barrier_in\n");
     server.closed(clients[0]);
     assert!(server.receive(clients[1], b"cmd=barrier_in\n").is_empty());
-    let (state, _) = server.rank_exited(0);
+    let (state, _) = server.rank_exited(0, Exit::Success);
     assert!(state.left_open());
     assert_eq!(state.protocol, Some(Protocol::Pmi1));
 }
@@ -85,9 +85,66 @@ fn a_client_that_leaves_a_barrier_is_missed() {
 fn a_rank_that_never_speaks_is_no_mpi_program() {
     let mut server = server(1);
     server.connect_fd(0);
-    let (state, effects) = server.rank_exited(0);
+    let (state, effects) = server.rank_exited(0, Exit::Success);
     assert_eq!((state, effects), (RankState::default(), Vec::new()));
     assert!(!state.left_open());
+}
+
+/// Openings of two protocols: what a rank says first, and how it enters a fence.
+const ENTER: [&[u8]; 2] = [b"cmd=barrier_in\n", b"14    cmd=kvs-fence;"];
+
+#[test]
+fn a_rank_that_ends_without_init_is_missed_by_those_who_wait() {
+    for (init, enter) in INIT.into_iter().zip(ENTER) {
+        // It ends before the others come to the fence, or after.
+        for late in [false, true] {
+            let mut server = server(3);
+            let clients = [0, 1, 2].map(|rank| server.connect_fd(rank));
+            let mut effects = Vec::new();
+            if !late {
+                effects.extend(server.rank_exited(2, Exit::Success).1);
+                assert!(effects.is_empty(), "nobody waits yet: {effects:?}");
+            }
+            for client in &clients[..2] {
+                server.receive(*client, init);
+                effects.extend(server.receive(*client, enter));
+            }
+            if late {
+                assert!(effects.is_empty(), "{effects:?}");
+                effects = server.rank_exited(2, Exit::Success).1;
+            }
+            assert_eq!(effects, [Effect::Deserted { rank: 2, initialized: false }]);
+        }
+    }
+}
+
+#[test]
+fn ranks_that_do_not_use_mpi_may_end_when_they_like() {
+    let mut server = server(3);
+    for rank in 0..3 {
+        server.connect_fd(rank);
+        assert!(server.rank_exited(rank, Exit::Success).1.is_empty());
+    }
+}
+
+#[test]
+fn a_rank_that_fails_is_not_called_a_deserter() {
+    let mut server = server(2);
+    let clients = [server.connect_fd(0), server.connect_fd(1)];
+    server.receive(clients[0], INIT[0]);
+    server.receive(clients[0], ENTER[0]);
+    assert!(server.rank_exited(1, Exit::Failure).1.is_empty());
+}
+
+#[test]
+fn exchanges_are_counted_by_protocol() {
+    let mut server = server(1);
+    let client = server.connect_fd(0);
+    server.receive(client, INIT[1]);
+    assert_eq!(server.exchanges(), [0, 0, 0]);
+    server.receive(client, ENTER[1]);
+    server.receive(client, ENTER[1]);
+    assert_eq!(server.exchanges(), [0, 2, 0]);
 }
 
 #[test]

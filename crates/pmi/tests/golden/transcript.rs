@@ -200,6 +200,7 @@ impl Nodes {
                 }
                 Effect::Timer { .. }
                 | Effect::Abort { .. }
+                | Effect::Deserted { .. }
                 | Effect::Close { .. }
                 | Effect::Cleanup(_)
                 | Effect::Wire { .. } => (),
