@@ -1,5 +1,7 @@
 //! What a broker tells about its pod when it joins: CPUs that cgroup and cpuset really give,
-//! memory, names and addresses.
+//! memory, accelerators, names and addresses.
+
+mod gpus;
 
 use crate::launch::affinity::Allowance;
 use crate::settings::Settings;
@@ -56,7 +58,10 @@ impl Inventory {
             pod: settings.pod.clone(),
             node: settings.node.clone(),
             addresses: addresses(settings.pod_ip.as_deref()),
-            gpus: Vec::new(),
+            gpus: gpus::detect(
+                Path::new("/"),
+                std::env::var(gpus::NVIDIA_VARIABLE).ok().as_deref(),
+            ),
             cpus: allowance.cpus,
         }
     }
@@ -145,7 +150,7 @@ mod tests {
             pod: Some("p".into()),
             node: None,
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
-            gpus: vec![],
+            gpus: vec![Gpu { vendor: "nvidia".into(), id: "0".into() }],
         };
         assert_eq!(Inventory::from_wire(&inventory.to_wire()), inventory);
     }

@@ -66,6 +66,9 @@ pub struct Found {
     /// The node that it is on, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Its accelerators, as `vendor:id`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
 }
 
 /// One step of [`TRACE`].
@@ -86,6 +89,8 @@ struct Known {
     online: bool,
     addresses: Vec<String>,
     node: Option<String>,
+    #[serde(default)]
+    gpus: Vec<String>,
 }
 
 /// Adds the broker's own verbs and services.
@@ -249,6 +254,12 @@ fn known(overlay: &Overlay, body: &[u8]) -> Result<Bytes, String> {
         online: true,
         addresses: member.inventory.addresses.iter().map(ToString::to_string).collect(),
         node: member.inventory.node.clone(),
+        gpus: member
+            .inventory
+            .gpus
+            .iter()
+            .map(|gpu| format!("{}:{}", gpu.vendor, gpu.id))
+            .collect(),
     });
     Ok(json(&known))
 }
@@ -275,6 +286,7 @@ async fn lookup(overlay: &Overlay, mut call: Call) -> Result<(), LocalError> {
         online: known.online,
         addresses: known.addresses,
         node: known.node,
+        gpus: known.gpus,
     };
     call.connection.send(VALUE, &json(&found)).await?;
     call.end(exit::OK, None).await

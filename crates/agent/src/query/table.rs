@@ -58,6 +58,9 @@ pub(super) fn found(found: &Found) -> String {
     if let Some(node) = &found.node {
         let _ = writeln!(text, "  node     {node}");
     }
+    if !found.gpus.is_empty() {
+        let _ = writeln!(text, "  gpus     {}", found.gpus.join(" "));
+    }
     text
 }
 
