@@ -15,6 +15,7 @@ pub fn recipes(folder: &Folder, plan: &Plan) -> Vec<Recipe> {
         coredns(folder, plan),
         jobset(folder, plan),
     ];
+    all.extend(plan.addons.iter().filter_map(|(addon, output)| addon.recipe(folder, output)));
     all.extend(plan.kwok.as_ref().map(|kwok| kwok_controller(folder, kwok)));
     all
 }

@@ -11,6 +11,7 @@ mod orphans;
 mod serve;
 mod start;
 
+use crate::addons::{AddonError, stages};
 use crate::api::{Api, ApiError, Prober};
 use crate::component::{Component, ComponentError, Recipe};
 use crate::configuration as text;
@@ -66,6 +67,9 @@ pub enum KeeperError {
     /// A component does not run.
     #[error(transparent)]
     Component(#[from] ComponentError),
+    /// What an addon needs is not there.
+    #[error(transparent)]
+    Addon(#[from] AddonError),
     /// The API refused.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -235,18 +239,26 @@ fn write_files(folder: &Folder, plan: &Plan) -> Result<(), KeeperError> {
         let path = folder.path(name);
         fs::create_dir_all(&path).map_err(file("create", &path))?;
     }
-    // The names that controllers' libraries look for.
-    for kind in ["crt", "key"] {
-        let (from, to) = (folder.pki(&format!("webhook.{kind}")), folder.path("webhook"));
-        let to = to.join(format!("tls.{kind}"));
-        fs::copy(&from, &to).map_err(file("copy", &from))?;
-    }
+    copy_certificate(folder, &folder.path("webhook"))?;
     let etc = |name: &str| {
         let path = Path::new("/etc").join(name);
         // It may be a link to a place that is not there any more.
         let _ = fs::remove_file(&path);
         path
     };
+    for addon in plan.addons.keys() {
+        for folder_of_copies in addon.certificates() {
+            copy_certificate(folder, Path::new(folder_of_copies))?;
+        }
+        for (path, text) in addon.files(folder) {
+            fs::write(&path, text).map_err(file("write", &path))?;
+        }
+    }
+    if let Some(kwok) = &plan.kwok {
+        let path = folder.path("kwok.yaml");
+        let text = stages::configuration(kwok)?;
+        fs::write(&path, text).map_err(file("write", &path))?;
+    }
     for (path, text) in [
         (folder.path("audit-policy.json"), text::audit_policy()),
         (folder.path("Corefile"), text::corefile(folder, &plan.shape)),
@@ -255,6 +267,16 @@ fn write_files(folder: &Folder, plan: &Plan) -> Result<(), KeeperError> {
         (etc("hosts"), text::hosts(&plan.shape)),
     ] {
         fs::write(&path, text).map_err(file("write", &path))?;
+    }
+    Ok(())
+}
+
+/// The webhooks' certificate and key by the names that controllers' libraries look for.
+fn copy_certificate(folder: &Folder, to: &Path) -> Result<(), KeeperError> {
+    fs::create_dir_all(to).map_err(file("create", to))?;
+    for kind in ["crt", "key"] {
+        let from = folder.pki(&format!("webhook.{kind}"));
+        fs::copy(&from, to.join(format!("tls.{kind}"))).map_err(file("copy", &from))?;
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 //! Every cluster has the same addresses: they exist in its own network namespaces only. What the
 //! machine sees of it carries its name.
 
+use crate::addons::Addon;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +64,8 @@ pub struct Shape {
     pub fast_eviction: bool,
     /// The DNS domain of services.
     pub cluster_domain: String,
+    /// Controllers beside the core.
+    pub addons: BTreeSet<Addon>,
     /// Archives of images to load into every node.
     pub images: Vec<PathBuf>,
     /// The cluster ends when this process does.
@@ -78,6 +82,7 @@ impl Default for Shape {
             fake_nodes: 0,
             fast_eviction: false,
             cluster_domain: "cluster.local".into(),
+            addons: BTreeSet::new(),
             images: Vec::new(),
             owner: None,
             logs: None,

@@ -7,6 +7,7 @@
 //! `/run` private, control groups named after the cluster and removed with it.
 #![forbid(unsafe_code)]
 
+pub mod addons;
 pub mod api;
 pub mod build;
 pub mod census;

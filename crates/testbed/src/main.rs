@@ -9,6 +9,7 @@ mod show;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use quorate_testbed::addons::Addon;
 use quorate_testbed::build::{self, BuildError};
 use quorate_testbed::cluster;
 use quorate_testbed::control::{self, NodeAction, Request};
@@ -73,6 +74,9 @@ enum Verb {
         /// The DNS domain of services.
         #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
         cluster_domain: String,
+        /// Controllers beside the core.
+        #[arg(long, value_enum, value_delimiter = ',', value_name = "ADDON")]
+        with: Vec<Addon>,
         /// Archives of images to load into every node.
         #[arg(long = "image", value_name = "FILE")]
         images: Vec<PathBuf>,
@@ -220,7 +224,17 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
         }
         Verb::Images { verb } => run_images(verb)?,
-        Verb::Up { named, nodes, kwok, fast_eviction, cluster_domain, images, owner, logs } => {
+        Verb::Up {
+            named,
+            nodes,
+            kwok,
+            fast_eviction,
+            cluster_domain,
+            with,
+            images,
+            owner,
+            logs,
+        } => {
             let nodes = nodes.unwrap_or(if kwok > 0 { 0 } else { 3 });
             let shape = Shape {
                 name: named.name,
@@ -228,6 +242,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
                 fake_nodes: kwok,
                 fast_eviction,
                 cluster_domain,
+                addons: with.into_iter().collect(),
                 images,
                 owner,
                 logs,

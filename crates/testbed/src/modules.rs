@@ -77,7 +77,86 @@ pub const MODULES: &[Module] = &[
         stamps: &[],
         assets: &[],
     },
+    Module {
+        name: "helm",
+        programs: &[Program { package: "helm.sh/helm/v4/cmd/helm", name: "helm" }],
+        stamps: &[("helm.sh/helm/v4/internal/version.version", "v4.3.1")],
+        assets: &[],
+    },
+    Module {
+        name: "kwok",
+        programs: &[Program { package: "sigs.k8s.io/kwok/cmd/kwok", name: "kwok" }],
+        stamps: &[],
+        assets: &[
+            stage("kustomize/stage/pod/fast/pod-ready.yaml", "pod-ready.yaml"),
+            stage("kustomize/stage/pod/fast/pod-complete.yaml", "pod-complete.yaml"),
+            stage("kustomize/stage/pod/fast/pod-delete.yaml", "pod-delete.yaml"),
+        ],
+    },
+    Module {
+        name: "kueue",
+        programs: &[Program { package: "sigs.k8s.io/kueue/cmd/kueue", name: "kueue" }],
+        stamps: &[],
+        assets: &[Asset {
+            module: "sigs.k8s.io/kueue",
+            path: "config/components/crd/bases",
+            name: "crds",
+        }],
+    },
+    Module {
+        name: "network-policies",
+        programs: &[Program {
+            package: "sigs.k8s.io/kube-network-policies/cmd",
+            name: "network-policies",
+        }],
+        stamps: &[],
+        assets: &[],
+    },
+    // Peers that benchmarks measure beside ours.
+    Module {
+        name: "mpi-operator",
+        programs: &[Program {
+            package: "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
+            name: "mpi-operator",
+        }],
+        stamps: &[],
+        assets: &[Asset {
+            module: "github.com/kubeflow/mpi-operator",
+            path: "manifests/base/kubeflow.org_mpijobs.yaml",
+            name: "mpijobs.yaml",
+        }],
+    },
+    Module {
+        name: "trainer",
+        programs: &[Program {
+            package: "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+            name: "trainer",
+        }],
+        stamps: &[],
+        assets: &[
+            Asset {
+                module: "github.com/kubeflow/trainer/v2",
+                path: "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+                name: "clustertrainingruntimes.yaml",
+            },
+            Asset {
+                module: "github.com/kubeflow/trainer/v2",
+                path: "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+                name: "trainingruntimes.yaml",
+            },
+            Asset {
+                module: "github.com/kubeflow/trainer/v2",
+                path: "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+                name: "trainjobs.yaml",
+            },
+        ],
+    },
 ];
+
+/// A stage of kwok's.
+const fn stage(path: &'static str, name: &'static str) -> Asset {
+    Asset { module: "sigs.k8s.io/kwok", path, name }
+}
 
 /// The module of this name.
 pub fn module(name: &str) -> Option<&'static Module> {

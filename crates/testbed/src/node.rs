@@ -15,6 +15,7 @@
 
 pub(crate) mod mounts;
 
+use crate::addons::{Addon, AddonError, policies};
 use crate::cgroups::{self, CgroupError};
 use crate::configuration as text;
 use crate::layout::{Folder, Node};
@@ -112,6 +113,15 @@ pub enum NodeError {
         /// What ctr(8) said.
         output: String,
     },
+    /// An addon cannot be started.
+    #[error(transparent)]
+    Addon(#[from] AddonError),
+    /// The kernel does not take the rule that asks the network policies' agent.
+    #[error("cannot have connections decided by network policies: {output}")]
+    Rule {
+        /// What iptables(8) said.
+        output: String,
+    },
     /// The keeper went away.
     #[error("the keeper gave this node up")]
     GivenUp,
@@ -177,8 +187,33 @@ pub fn init(folder: &Folder, node: Node) -> Result<(), NodeError> {
     let mut proxy = Command::new(plan.core("kube-proxy"));
     proxy.arg(format!("--config={}", folder.node(node, "proxy.json").display()));
     programs.push(("kube-proxy", start(folder, node, "proxy", &mut proxy)?));
+    if let Some(output) = plan.addons.get(&Addon::NetworkPolicies) {
+        programs.push(("network-policies", enforce_policies(folder, node, output)?));
+    }
     say(&Word::Started);
     reap(&programs)
+}
+
+/// Starts the agent that decides about pods' connections, and has the kernel ask it.
+fn enforce_policies(folder: &Folder, node: Node, output: &Path) -> Result<Child, NodeError> {
+    for (path, content) in policies::login(folder)? {
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(parent).map_err(file("create", parent))?;
+        fs::write(&path, content).map_err(file("write", &path))?;
+    }
+    let agent = policies::agent(node, output);
+    let mut command = Command::new(agent.program);
+    command.args(agent.arguments).envs(agent.environment);
+    let child = start(folder, node, "network-policies", &mut command)?;
+    let output = Command::new("iptables")
+        .args(policies::RULE)
+        .env("PATH", PATH)
+        .output()
+        .map_err(|source| NodeError::Start { name: "iptables", source })?;
+    if output.status.success() {
+        return Ok(child);
+    }
+    Err(NodeError::Rule { output: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
 }
 
 /// The files that the node's programs read, and empty folders for what they write.

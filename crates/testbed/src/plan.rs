@@ -1,10 +1,12 @@
 //! What the keeper is told by whoever starts it: the shape of the cluster and where the programs are.
 
+use crate::addons::Addon;
 use crate::build::{self, BuildError};
 use crate::layout::{Folder, Shape};
 use crate::modules::module;
 use crate::pause::{self, PauseError};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,6 +50,8 @@ pub struct Plan {
     pub etcd: PathBuf,
     /// Output of the module `kwok`, if there are nodes for it to play.
     pub kwok: Option<PathBuf>,
+    /// Outputs of the modules of the addons.
+    pub addons: BTreeMap<Addon, PathBuf>,
     /// The archive of the image that holds a pod's namespaces.
     pub pause: PathBuf,
 }
@@ -64,9 +68,13 @@ impl Plan {
             let module = module(name).ok_or_else(unknown)?;
             build::ensure(module, say).map(|built| built.folder().to_owned())
         };
+        let mut addons = BTreeMap::new();
+        for addon in &shape.addons {
+            addons.insert(*addon, built(addon.module())?);
+        }
         let kwok = if shape.fake_nodes > 0 { Some(built("kwok")?) } else { None };
         let (core, etcd) = (built("core")?, built("etcd")?);
-        Ok(Self { shape, core, etcd, kwok, pause: pause::archive()? })
+        Ok(Self { shape, core, etcd, kwok, addons, pause: pause::archive()? })
     }
 
     /// A program of the module `core`.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::layout::Shape;
+use std::collections::BTreeMap;
 
 fn plan(shape: Shape) -> Plan {
     Plan {
@@ -7,6 +8,7 @@ fn plan(shape: Shape) -> Plan {
         core: "/core".into(),
         etcd: "/etcd".into(),
         kwok: None,
+        addons: BTreeMap::new(),
         pause: "/images/pause.tar".into(),
     }
 }

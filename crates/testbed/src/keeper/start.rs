@@ -2,6 +2,7 @@
 //! slowest chain is etcd, API server, JobSet's CRD, JobSet.
 
 use super::{Event, Keeper, KeeperError, file, report, report_failure};
+use crate::addons::Addon;
 use crate::{configuration as text, kwok};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -40,6 +41,16 @@ pub(super) fn run(keeper: &'static Keeper, authority: &str) -> Result<(), Keeper
             start("jobset");
             must(jobset_webhooks(keeper, authority));
         });
+        for (addon, output) in &keeper.plan.addons {
+            scope.spawn(move || {
+                must(addon.install(&keeper.api, output).map_err(KeeperError::from));
+                must(addon_served(keeper, *addon));
+                if let Some(recipe) = addon.recipe(&keeper.folder, output) {
+                    start(recipe.name);
+                }
+                must(create_webhooks(keeper, addon.webhooks(&STANDARD.encode(authority))));
+            });
+        }
         scope.spawn(move || start("kcm"));
         scope.spawn(move || start("scheduler"));
         scope.spawn(move || start("coredns"));
@@ -96,7 +107,23 @@ fn jobset_crd(keeper: &Keeper) -> Result<(), KeeperError> {
 }
 
 fn jobset_webhooks(keeper: &Keeper, authority: &str) -> Result<(), KeeperError> {
-    for (plural, object) in text::jobset_webhooks(&STANDARD.encode(authority)) {
+    create_webhooks(keeper, text::jobset_webhooks(&STANDARD.encode(authority)))
+}
+
+/// Waits for what an addon must find when it starts.
+fn addon_served(keeper: &Keeper, addon: Addon) -> Result<(), KeeperError> {
+    addon.needs().iter().try_for_each(|path| {
+        until(&format!("{addon} cannot start: {path} is not served"), || {
+            Ok(keeper.api.get(path).is_ok())
+        })
+    })
+}
+
+fn create_webhooks(
+    keeper: &Keeper,
+    objects: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Result<(), KeeperError> {
+    for (plural, object) in objects {
         keeper.api.create(&format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &object)?;
     }
     Ok(())
