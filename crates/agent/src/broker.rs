@@ -16,6 +16,7 @@ pub mod handle;
 pub mod inventory;
 pub mod life;
 mod link;
+mod observe;
 pub mod services;
 mod shell;
 mod status;

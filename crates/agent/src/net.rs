@@ -1,6 +1,5 @@
-//! Bytes between pods: keys, TLS, names. No message of the overlay is understood here.
+//! Bytes between pods: TLS, names. No message of the overlay is understood here.
 
 pub mod dns;
-pub mod keys;
 pub mod resolve;
 pub mod tls;

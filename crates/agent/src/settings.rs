@@ -4,35 +4,11 @@
 //! Reading happens once, at the start; the seed never leaves this process except as keys.
 
 use quorate_contract::config::ConfigError;
+use quorate_contract::keys::{SEED_LENGTH, Seed};
 use quorate_contract::{AgentConfig, env, paths};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
-
-/// The bytes of a seed.
-pub const SEED_LENGTH: usize = 32;
-
-/// The cluster's secret. Wiped from memory when dropped; it has no printable form.
-pub struct Seed(Zeroizing<[u8; SEED_LENGTH]>);
-
-impl Seed {
-    /// Takes the secret over.
-    pub fn new(bytes: [u8; SEED_LENGTH]) -> Self {
-        Self(Zeroizing::new(bytes))
-    }
-
-    /// The secret itself, for key derivation only.
-    pub(crate) fn expose(&self) -> &[u8; SEED_LENGTH] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Seed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seed(redacted)")
-    }
-}
 
 /// Flags of `broker`; each overrides what the environment or the usual paths say.
 #[derive(Clone, Debug, Default, clap::Args)]

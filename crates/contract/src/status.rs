@@ -1,13 +1,15 @@
 //! The live state of a cluster as its rank 0 knows it: what `quorate-agent overlay status -o json`
-//! prints, one object per line with `--watch`.
+//! prints, one object per line with `--watch`, and what observers are told ([`crate::observe`]).
 
+use crate::report::{Phases, Report};
 use serde::{Deserialize, Serialize};
 
 /// The state of a broker (docs/spec/overlay.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BrokerState {
     /// Looks for its parent.
+    #[default]
     Join,
     /// Connected, its inventory is on the way to rank 0.
     Init,
@@ -24,7 +26,7 @@ pub enum BrokerState {
 }
 
 /// The cluster seen from rank 0.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
     /// The cluster's name.
@@ -51,6 +53,18 @@ pub struct ClusterStatus {
     /// The program, once it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramStatus>,
+    /// This life of rank 0's broker, 32 hexadecimal digits; empty from agents that do not say it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub boot: String,
+    /// When rank 0 reached what it has reached.
+    #[serde(default)]
+    pub phases: Phases,
+    /// How the program ended, once it has: what the launcher's pod will leave behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+    /// How the overlay fares; only where it is asked for by an observer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Figures>,
 }
 
 /// A broker that should be there.
@@ -78,4 +92,30 @@ pub struct ProgramStatus {
     pub pods: u32,
     /// Tasks by pod as in [`crate::report::Placement::tasks_by_pod`].
     pub tasks_by_pod: String,
+}
+
+/// What is measured of the overlay on rank 0, for metrics. Changes all the time, and is told
+/// with other changes or when a status is due anyway.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    /// Bytes that came in over rank 0's links in this life of its broker, before TLS.
+    pub bytes_in: u64,
+    /// Bytes that went out.
+    pub bytes_out: u64,
+    /// How long brokers take to answer rank 0; `None` while there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<RoundTrip>,
+}
+
+/// Answers of brokers to a request of rank 0, all hops and both brokers' work included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoundTrip {
+    /// Brokers that were asked; a sample in large clusters.
+    pub brokers: u32,
+    /// The median in microseconds.
+    pub median_micros: u64,
+    /// The slowest in microseconds.
+    pub most_micros: u64,
 }

@@ -26,8 +26,8 @@ use quorate_api::ValidatedMiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_contract::AgentConfig;
 
+pub use quorate_contract::keys::Seed;
 pub use rules::{Broken, check_jobset};
-pub use secret::Seed;
 
 /// What the plan needs to know besides the MiniCluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-contract", &[]),
     ("quorate-overlay", &["quorate-hostlist"]),
     ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
-    ("quorate-agent", &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi"]),
+    ("quorate-tls", &["quorate-contract"]),
+    (
+        "quorate-agent",
+        &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi", "quorate-tls"],
+    ),
     ("quorate-cli", &["quorate-api", "quorate-contract", "quorate-hostlist", "quorate-plan"]),
     ("quorate-testbed", &[]),
     ("xtask", &[]),

@@ -57,6 +57,8 @@ pub(super) struct Course {
     stopped: bool,
     terminated: bool,
     phases: Phases,
+    /// The phases that the status shows.
+    shown: Phases,
 }
 
 enum Next {
@@ -83,6 +85,7 @@ impl Course {
             stopped: false,
             terminated: false,
             phases: Phases { agent_started: Some(started), ..Phases::default() },
+            shown: Phases::default(),
         })
     }
 
@@ -95,7 +98,10 @@ impl Course {
         loop {
             match self.next(&mut life).await {
                 Next::Life(LifeEvent::Exit(exit)) => return self.exit(exit).await,
-                Next::Life(event) => self.life(event).await,
+                Next::Life(event) => {
+                    self.life(event).await;
+                    self.show().await;
+                }
                 Next::Program(outcome) => self.program_ended(*outcome).await,
                 Next::Stopped => {
                     self.stopped = true;
@@ -225,7 +231,18 @@ impl Course {
             tracing::warn!(%error, "cannot mark the program's end");
         }
         self.outcome = Some(report);
+        self.show().await;
         self.finish().await;
+    }
+
+    /// Tells how far the broker has come, for the status.
+    async fn show(&mut self) {
+        if self.shown != self.phases || self.outcome.is_some() {
+            self.shown = self.phases.clone();
+            let report = self.outcome.clone().map(|report| self.with_phases(report));
+            let progress = ToNode::Progress { phases: self.phases.clone(), report };
+            let _ = self.overlay.tell(progress).await;
+        }
     }
 
     /// The work is over, however it ended: workers may call it done.

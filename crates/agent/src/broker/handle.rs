@@ -5,6 +5,7 @@ use super::inventory::Inventory;
 use crate::settings::Settings;
 use bytes::Bytes;
 use quorate_contract::AgentConfig;
+use quorate_contract::report::{Phases, Report};
 use quorate_contract::status::{BrokerState, ClusterStatus, ProgramStatus};
 use quorate_overlay::Command;
 use std::collections::BTreeMap;
@@ -165,6 +166,10 @@ pub(crate) enum ToNode {
     Status { reply: oneshot::Sender<ClusterStatus> },
     /// The program's shape, for the status.
     Program { status: ProgramStatus },
+    /// How far this broker has come, and how the program ended, for the status.
+    Progress { phases: Phases, report: Option<Report> },
+    /// The cluster is to have so many brokers (rank 0).
+    Size { size: u32 },
 }
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, OverlayError>>;

@@ -9,19 +9,20 @@
 use super::course::Course;
 use super::inventory::Inventory;
 use super::link::{self, Dialer};
+use super::observe::Observers;
 use super::services::{Launching, Services};
 use super::shell::{Ends, Shell};
 use super::verbs;
 use crate::local::server;
-use crate::net::keys::Keyring;
 use crate::net::resolve::{Resolver, parse_address_book};
 use crate::net::tls::Tls;
 use crate::report::leave_report;
-use crate::settings::{Flags, Seed, Settings, termination_log};
+use crate::settings::{Flags, Settings, termination_log};
 use crate::supervisor::supervise;
 use crate::sys;
 use anyhow::Context;
 use quorate_contract::exit;
+use quorate_contract::keys::{Keyring, Seed};
 use quorate_contract::report::{Reason, Report};
 use quorate_overlay::{BootId, Config, Millis, Timing};
 use std::fs;
@@ -134,7 +135,7 @@ async fn live(
         "broker started"
     );
 
-    let (shell, Ends { overlay, services, to_node, life }) =
+    let (shell, Ends { overlay, services, to_node, counters, life }) =
         Shell::new(settings.clone(), config, &inventory, dialer);
     let mut table = Services::default();
     verbs::register(&overlay, &mut table);
@@ -143,9 +144,10 @@ async fn live(
     let socket = settings.socket();
     let local = server::bind(&socket)
         .with_context(|| format!("cannot make the local socket {}", socket.display()))?;
+    let observers = Observers::new(overlay.clone(), counters);
     let course = Course::new(overlay, launching.clone(), started);
     let course = course.context("cannot watch signals")?;
-    tokio::spawn(link::accept(listener, tls, to_node));
+    tokio::spawn(link::accept(listener, tls, to_node, observers));
     tokio::spawn(server::serve(local, services));
     let node = tokio::spawn(shell.run());
 

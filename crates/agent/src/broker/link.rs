@@ -5,8 +5,9 @@
 //! sends them by one write; its queue has no bound of its own, since the node keeps account of
 //! what it has queued ([`FromNet::Written`]) and drops a link that does not move.
 
+use super::observe::{Counters, Observers};
 use crate::net::resolve::{AddressBook, Names, Resolver};
-use crate::net::tls::{Stream, Tls, TlsError};
+use crate::net::tls::{Caller, Stream, Tls, TlsError};
 use quorate_contract::AgentConfig;
 use quorate_overlay::frame::{Decoder, Frame};
 use quorate_overlay::{DialFailure, LinkId};
@@ -100,7 +101,7 @@ impl Dialer {
 }
 
 /// An error with its causes, for logs and status.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -111,7 +112,12 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Takes callers until it is dropped.
-pub(super) async fn accept(listener: TcpListener, tls: Arc<Tls>, to: mpsc::Sender<FromNet>) {
+pub(super) async fn accept(
+    listener: TcpListener,
+    tls: Arc<Tls>,
+    to: mpsc::Sender<FromNet>,
+    observers: Observers,
+) {
     let room = Arc::new(Semaphore::new(HANDSHAKES));
     let mut handshakes = JoinSet::new();
     loop {
@@ -126,11 +132,14 @@ pub(super) async fn accept(listener: TcpListener, tls: Arc<Tls>, to: mpsc::Sende
                 continue;
             }
         };
-        let (tls, to) = (tls.clone(), to.clone());
+        let (tls, to, observers) = (tls.clone(), to.clone(), observers.clone());
         handshakes.spawn(async move {
             let _permit = permit;
             let news = match timeout(HANDSHAKE_WAIT, tls.accept(tcp)).await {
-                Ok(Ok((stream, peer))) => FromNet::Accepted { peer, stream: Box::new(stream) },
+                Ok(Ok(Caller::Broker { stream, rank })) => {
+                    FromNet::Accepted { peer: rank, stream: Box::new(stream) }
+                }
+                Ok(Ok(Caller::Observer(stream))) => return observers.serve(stream),
                 Ok(Err(error)) => match error {
                     TlsError::OtherAttempt { from, .. } | TlsError::WrongKey { from, .. } => {
                         FromNet::Refused { peer: from, reason: error.to_string() }
@@ -163,6 +172,7 @@ pub(super) struct Links {
     table: HashMap<LinkId, Link>,
     tasks: JoinSet<()>,
     accepted: u64,
+    counters: Arc<Counters>,
 }
 
 impl Links {
@@ -171,7 +181,20 @@ impl Links {
         dialer: Arc<Dialer>,
         to_node: mpsc::Sender<FromNet>,
     ) -> Self {
-        Self { config, dialer, to_node, table: HashMap::new(), tasks: JoinSet::new(), accepted: 0 }
+        Self {
+            config,
+            dialer,
+            to_node,
+            table: HashMap::new(),
+            tasks: JoinSet::new(),
+            accepted: 0,
+            counters: Arc::default(),
+        }
+    }
+
+    /// Where the bytes of all links are counted.
+    pub(super) fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
     }
 
     /// Starts a dial; [`FromNet::Connected`] or [`FromNet::DialFailed`] follows.
@@ -209,14 +232,14 @@ impl Links {
         while self.tasks.try_join_next().is_some() {}
         let (mut input, mut output) = split(stream);
         let (frames, mut queue) = mpsc::unbounded_channel::<Frame>();
-        let to_node = self.to_node.clone();
+        let (to_node, counters) = (self.to_node.clone(), self.counters.clone());
         let reader = self.tasks.spawn(async move {
             let mut decoder = Decoder::new();
             let reason = loop {
                 decoder.buffer().reserve(READ_ROOM);
                 match input.read_buf(decoder.buffer()).await {
                     Ok(0) => break "closed by the peer".to_owned(),
-                    Ok(_) => {}
+                    Ok(bytes) => counters.came_in(bytes),
                     Err(error) => break error.to_string(),
                 }
                 match hand_over(&mut decoder, link, &to_node).await {
@@ -227,7 +250,7 @@ impl Links {
             };
             let _ = to_node.send(FromNet::Closed { link, reason }).await;
         });
-        let to_node = self.to_node.clone();
+        let (to_node, counters) = (self.to_node.clone(), self.counters.clone());
         let writer = self.tasks.spawn(async move {
             let mut buffer = Vec::new();
             while let Some(frame) = queue.recv().await {
@@ -243,7 +266,10 @@ impl Links {
                     Err(error) => Err(error),
                 };
                 let news = match written {
-                    Ok(()) => FromNet::Written { link, bytes },
+                    Ok(()) => {
+                        counters.went_out(bytes);
+                        FromNet::Written { link, bytes }
+                    }
                     Err(error) => FromNet::Closed { link, reason: error.to_string() },
                 };
                 let broken = matches!(news, FromNet::Closed { .. });

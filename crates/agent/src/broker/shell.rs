@@ -7,12 +7,13 @@ use super::handle::{
 };
 use super::inventory::Inventory;
 use super::link::{Dialer, FromNet, Links};
+use super::observe::Counters;
 use super::services::Services;
-use super::status;
+use super::status::{self, Told};
 use super::traffic::{Core, Traffic};
 use crate::settings::Settings;
 use bytes::Bytes;
-use quorate_contract::status::{BrokerState, ProgramStatus};
+use quorate_contract::status::BrokerState;
 use quorate_overlay::{
     Command, Config, Delivery, Effect, Event, ExchangeKey, ExitReason, Failure, FailureCode,
     LinkId, Millis, Node, State,
@@ -78,7 +79,7 @@ pub(super) struct Shell {
     cast_failed: broadcast::Sender<CastFailed>,
     changed: watch::Sender<u64>,
     life: mpsc::UnboundedSender<LifeEvent>,
-    program: Option<ProgramStatus>,
+    told: Told,
     /// The last reason by which each rank was refused, so that each is logged once.
     refused: HashMap<u32, String>,
     done: bool,
@@ -91,6 +92,8 @@ pub(super) struct Ends {
     pub(super) services: Arc<OnceLock<Services>>,
     /// For the task that accepts callers.
     pub(super) to_node: mpsc::Sender<FromNet>,
+    /// Bytes of this broker's links.
+    pub(super) counters: Arc<Counters>,
     pub(super) life: mpsc::UnboundedReceiver<LifeEvent>,
 }
 
@@ -123,6 +126,8 @@ impl Shell {
         });
         let clock = Clock(Instant::now());
         let links = Links::new(Arc::new(settings.config.clone()), Arc::new(dialer), net.clone());
+        let told = Told { size: settings.config.size, ..Told::default() };
+        let counters = links.counters();
         let shell = Self {
             settings,
             node: Node::new(config, clock.now()),
@@ -139,11 +144,11 @@ impl Shell {
             cast_failed,
             changed,
             life,
-            program: None,
+            told,
             refused: HashMap::new(),
             done: false,
         };
-        (shell, Ends { overlay, services, to_node: net, life: life_events })
+        (shell, Ends { overlay, services, to_node: net, counters, life: life_events })
     }
 
     /// Runs until the node is done and what it has said last is out.
@@ -283,13 +288,19 @@ impl Shell {
             ToNode::Life(command) => self.feed(Event::Local(command)),
             ToNode::Status { reply } => {
                 let now = self.clock.now();
-                let status = status::of(&self.node, &self.settings, self.program.clone(), now);
+                let status = status::of(&self.node, &self.settings, &self.told, now);
                 let _ = reply.send(status);
             }
             ToNode::Program { status } => {
-                self.program = Some(status);
+                self.told.program = Some(status);
                 self.bump();
             }
+            ToNode::Progress { phases, report } => {
+                self.told.phases = phases;
+                self.told.report = report;
+                self.bump();
+            }
+            ToNode::Size { size } => self.resize(size),
         }
     }
 
@@ -443,6 +454,14 @@ impl Shell {
     fn update(&mut self, change: impl FnOnce(&mut Membership)) {
         self.membership.send_modify(|membership| change(Arc::make_mut(membership)));
         self.bump();
+    }
+
+    fn resize(&mut self, size: u32) {
+        if self.told.size != size {
+            tracing::info!(from = self.told.size, to = size, "size");
+            self.told.size = size;
+            self.bump();
+        }
     }
 
     fn bump(&mut self) {

@@ -1,26 +1,32 @@
 //! The node's view in the words of the contract.
 
 use crate::settings::Settings;
+use quorate_contract::report::{Phases, Report};
 use quorate_contract::status::{BrokerState, ClusterStatus, Missing, ProgramStatus};
 use quorate_overlay::{Millis, Node, State};
 
 /// The most missing ranks that a status lists.
 const MISSING_LIMIT: usize = 32;
 
+/// What others have told the node task for the status.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Brokers that the cluster is to have.
+    pub(super) size: u32,
+    pub(super) program: Option<ProgramStatus>,
+    pub(super) phases: Phases,
+    pub(super) report: Option<Report>,
+}
+
 /// The cluster as the node knows it.
-pub(super) fn of(
-    node: &Node,
-    settings: &Settings,
-    program: Option<ProgramStatus>,
-    now: Millis,
-) -> ClusterStatus {
+pub(super) fn of(node: &Node, settings: &Settings, told: &Told, now: Millis) -> ClusterStatus {
     let config = &settings.config;
     let online = node.online();
     ClusterStatus {
         cluster: config.cluster.name.clone(),
         attempt: settings.attempt,
         state: state(node.state()),
-        size: config.size,
+        size: told.size,
         min_size: config.min_size,
         online: online.len() as u32,
         online_ranks: online.to_string(),
@@ -33,7 +39,11 @@ pub(super) fn of(
             .collect(),
         // Rounded up: the last second counts as one.
         gives_up_in_seconds: node.gives_up_at().map(|at| at.since(now).0.div_ceil(1000)),
-        program,
+        program: told.program.clone(),
+        boot: node.config().boot.to_string(),
+        phases: told.phases.clone(),
+        report: told.report.clone(),
+        figures: None,
     }
 }
 

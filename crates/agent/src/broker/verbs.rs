@@ -292,6 +292,16 @@ async fn lookup(overlay: &Overlay, mut call: Call) -> Result<(), LocalError> {
     call.end(exit::OK, None).await
 }
 
+/// Asks a broker for its next hop towards `to`.
+pub(super) async fn hop(
+    overlay: &Overlay,
+    broker: u32,
+    to: u32,
+) -> Result<Option<u32>, OverlayError> {
+    let body = ask(overlay, broker, HOP, json(&to)).await?;
+    Ok(serde_json::from_slice(&body).unwrap_or_default())
+}
+
 /// Asks each broker on the way for the next one, and takes the time of each answer.
 async fn trace(overlay: &Overlay, mut call: Call) -> Result<(), LocalError> {
     let to = match target(overlay, &mut call) {
@@ -302,8 +312,8 @@ async fn trace(overlay: &Overlay, mut call: Call) -> Result<(), LocalError> {
     let mut seen = vec![at];
     loop {
         let start = Instant::now();
-        let next: Option<u32> = match ask(overlay, at, HOP, json(&to)).await {
-            Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
+        let next = match hop(overlay, at, to).await {
+            Ok(next) => next,
             Err(error) => {
                 let text = format!("the way ends at rank {at}: {error}");
                 return call.end(exit::UNAVAILABLE, Some(text)).await;

@@ -12,22 +12,14 @@
 //! handshake then has to prove. A caller that claims an earlier or later attempt is met with that
 //! attempt's keys, so that the claim is proved before it is refused; it is never admitted.
 //! Nothing is resumed, so each link proves its keys anew.
+//!
+//! Observers come to the same port with a preamble of their own and prove another key; what they
+//! are told is the business of `broker::observe`.
 
-use super::keys::{Keyring, Spki};
-use rustls::client::AlwaysResolvesClientRawPublicKeys;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as provider};
-use rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
-use rustls::sign::CertifiedKey;
-use rustls::version::TLS13;
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName,
-    ServerConfig, SignatureScheme,
-};
+use quorate_contract::keys::{Holder, Keyring};
+use quorate_contract::observe;
+use quorate_tls::{Cause, Identity, Pinned, cause, server_name};
+use rustls::{AlertDescription, ServerConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +29,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// The preamble's first bytes: the protocol and its version.
 const MAGIC: [u8; 4] = *b"QRT1";
-const PREAMBLE_LENGTH: usize = 16;
+/// The bytes of a broker's preamble after these.
+const CLAIM_LENGTH: usize = 12;
 
 /// An encrypted connection to another broker.
 pub type Stream = TlsStream<TcpStream>;
@@ -95,6 +88,9 @@ pub enum TlsError {
         /// The rank that was dialed.
         rank: u32,
     },
+    /// A caller that asks for the status could not prove that it has the cluster's seed.
+    #[error("an observer does not have this cluster's key: another secret or cluster")]
+    NotAnObserver,
     /// What connected does not speak this protocol.
     #[error("not a broker of this version")]
     NotABroker,
@@ -128,12 +124,27 @@ pub enum TlsError {
     },
 }
 
+/// Who has called.
+#[derive(Debug)]
+pub enum Caller {
+    /// A broker that has proved its rank.
+    Broker {
+        /// The connection.
+        stream: Stream,
+        /// The rank.
+        rank: u32,
+    },
+    /// Somebody who has proved to have the cluster's seed and asks for its status.
+    Observer(Stream),
+}
+
 /// Makes and takes connections for one rank.
 #[derive(Debug)]
 pub struct Tls {
     keyring: Keyring,
-    provider: Arc<CryptoProvider>,
-    own: Arc<CertifiedKey>,
+    own: Identity,
+    /// For the status channel. Made once: unlike brokers, all observers have one key.
+    observed: Arc<ServerConfig>,
     rank: u32,
     attempt: u32,
 }
@@ -141,14 +152,11 @@ pub struct Tls {
 impl Tls {
     /// Connections of this rank in this attempt.
     pub fn new(keyring: Keyring, rank: u32, attempt: u32) -> Self {
-        let mut provider = provider::default_provider();
-        provider.cipher_suites = vec![
-            provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
-            provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-        ];
-        provider.kx_groups = vec![provider::kx_group::X25519];
-        let own = certified(&keyring, rank, attempt);
-        Self { keyring, provider: Arc::new(provider), own, rank, attempt }
+        let own = Identity::new(&keyring, Holder::Rank { rank, attempt });
+        let observer = Pinned::new(keyring.public(Holder::Observer));
+        let mut observed = own.other(&keyring, Holder::Observed).server(observer);
+        observed.alpn_protocols = vec![observe::ALPN.to_vec()];
+        Self { keyring, own, observed: Arc::new(observed), rank, attempt }
     }
 
     /// Connects to a rank at an address and proves both sides.
@@ -159,20 +167,9 @@ impl Tls {
         let claim = Claim { attempt: self.attempt, from: self.rank, to };
         tcp.write_all(&encode(claim)).await.map_err(TlsError::Broken)?;
 
-        let pinned = Pinned::new(&self.provider, self.keyring.public(to, self.attempt));
-        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(&[&TLS13])
-            .expect("the provider's suites are TLS 1.3")
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(pinned))
-            .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
-                self.own.clone(),
-            )));
-        config.resumption = rustls::client::Resumption::disabled();
-        config.enable_sni = false;
-        // The name takes no part in the proof; a constant keeps ranks out of the clear.
-        let name = ServerName::try_from("broker").expect("it is a valid name");
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await;
+        let peer = Holder::Rank { rank: to, attempt: self.attempt };
+        let config = self.own.client(Pinned::new(self.keyring.public(peer)));
+        let stream = TlsConnector::from(Arc::new(config)).connect(server_name(), tcp).await;
         let mut stream = TlsStream::Client(stream.map_err(|error| match cause(&error) {
             Cause::WrongKey => TlsError::NotTheRank { address, rank: to, attempt: self.attempt },
             _ => TlsError::Broken(error),
@@ -197,31 +194,42 @@ impl Tls {
         }
     }
 
-    /// Takes a connection: gives the stream and the rank that the caller has proved to be.
-    pub async fn accept(&self, mut tcp: TcpStream) -> Result<(Stream, u32), TlsError> {
+    /// Takes a connection: gives the stream and who the caller has proved to be.
+    pub async fn accept(&self, mut tcp: TcpStream) -> Result<Caller, TlsError> {
         tcp.set_nodelay(true).map_err(TlsError::Broken)?;
-        let mut preamble = [0; PREAMBLE_LENGTH];
-        tcp.read_exact(&mut preamble).await.map_err(TlsError::Broken)?;
-        let claim = decode(&preamble).ok_or(TlsError::NotABroker)?;
+        let mut magic = [0; MAGIC.len()];
+        tcp.read_exact(&mut magic).await.map_err(TlsError::Broken)?;
+        match magic {
+            MAGIC => self.accept_broker(tcp).await,
+            observe::PREAMBLE => self.accept_observer(tcp).await,
+            _ => Err(TlsError::NotABroker),
+        }
+    }
+
+    async fn accept_observer(&self, tcp: TcpStream) -> Result<Caller, TlsError> {
+        let stream = TlsAcceptor::from(self.observed.clone()).accept(tcp).await;
+        let stream = stream.map_err(|error| match cause(&error) {
+            Cause::WrongKey | Cause::Alert(_) => TlsError::NotAnObserver,
+            Cause::NotAdmitted | Cause::Other => TlsError::Broken(error),
+        })?;
+        Ok(Caller::Observer(TlsStream::Server(stream)))
+    }
+
+    async fn accept_broker(&self, mut tcp: TcpStream) -> Result<Caller, TlsError> {
+        let mut claim = [0; CLAIM_LENGTH];
+        tcp.read_exact(&mut claim).await.map_err(TlsError::Broken)?;
+        let claim = decode(&claim);
         if claim.to != self.rank {
             return Err(TlsError::Misled { from: claim.from, to: claim.to });
         }
-        let current = claim.attempt == self.attempt;
-        let own = if current {
-            self.own.clone()
+        let theirs = Holder::Rank { rank: claim.from, attempt: claim.attempt };
+        let pinned = Pinned::new(self.keyring.public(theirs));
+        let config = if claim.attempt == self.attempt {
+            self.own.server(pinned)
         } else {
-            certified(&self.keyring, self.rank, claim.attempt)
+            let own = Holder::Rank { rank: self.rank, attempt: claim.attempt };
+            self.own.other(&self.keyring, own).server(pinned.not_admitted())
         };
-        let mut pinned =
-            Pinned::new(&self.provider, self.keyring.public(claim.from, claim.attempt));
-        pinned.admit = current;
-        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(&[&TLS13])
-            .expect("the provider's suites are TLS 1.3")
-            .with_client_cert_verifier(Arc::new(pinned))
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
         let Claim { attempt, from, .. } = claim;
         let refused = |error: io::Error| match cause(&error) {
             Cause::NotAdmitted => {
@@ -235,12 +243,12 @@ impl Tls {
         let mut stream = TlsStream::Server(stream);
         stream.write_u8(1).await.map_err(TlsError::Broken)?;
         stream.flush().await.map_err(TlsError::Broken)?;
-        Ok((stream, from))
+        Ok(Caller::Broker { stream, rank: from })
     }
 }
 
-fn encode(claim: Claim) -> [u8; PREAMBLE_LENGTH] {
-    let mut bytes = [0; PREAMBLE_LENGTH];
+fn encode(claim: Claim) -> [u8; MAGIC.len() + CLAIM_LENGTH] {
+    let mut bytes = [0; MAGIC.len() + CLAIM_LENGTH];
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4..8].copy_from_slice(&claim.attempt.to_be_bytes());
     bytes[8..12].copy_from_slice(&claim.from.to_be_bytes());
@@ -248,159 +256,11 @@ fn encode(claim: Claim) -> [u8; PREAMBLE_LENGTH] {
     bytes
 }
 
-fn decode(bytes: &[u8; PREAMBLE_LENGTH]) -> Option<Claim> {
+fn decode(bytes: &[u8; CLAIM_LENGTH]) -> Claim {
     let number = |at: usize| {
         u32::from_be_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes"))
     };
-    (bytes[..4] == MAGIC).then(|| Claim { attempt: number(4), from: number(8), to: number(12) })
-}
-
-fn certified(keyring: &Keyring, rank: u32, attempt: u32) -> Arc<CertifiedKey> {
-    let secret = keyring.pkcs8(rank, attempt);
-    let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(secret.as_slice()))
-        .expect("the derived key is an Ed25519 key");
-    let public = CertificateDer::from(keyring.public(rank, attempt).to_vec());
-    Arc::new(CertifiedKey::new(vec![public], key))
-}
-
-/// What a failed handshake comes down to.
-enum Cause {
-    /// We found that the peer's key is not the pinned one.
-    WrongKey,
-    /// The peer has the pinned key, of an attempt that is not ours.
-    NotAdmitted,
-    /// The peer sent an alert.
-    Alert(AlertDescription),
-    Other,
-}
-
-fn cause(error: &io::Error) -> Cause {
-    let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
-    match inner {
-        Some(rustls::Error::InvalidCertificate(CertificateError::Expired)) => Cause::NotAdmitted,
-        Some(rustls::Error::InvalidCertificate(_)) => Cause::WrongKey,
-        Some(rustls::Error::AlertReceived(alert)) => Cause::Alert(*alert),
-        _ => Cause::Other,
-    }
-}
-
-/// Accepts one public key only.
-#[derive(Debug)]
-struct Pinned {
-    expected: Spki,
-    algorithms: WebPkiSupportedAlgorithms,
-    /// False for other attempts: the right key is proved and then refused, as an expired one.
-    admit: bool,
-}
-
-impl Pinned {
-    fn new(provider: &CryptoProvider, expected: Spki) -> Self {
-        Self { expected, algorithms: provider.signature_verification_algorithms, admit: true }
-    }
-
-    fn check(&self, presented: &CertificateDer<'_>) -> Result<(), rustls::Error> {
-        if presented.as_ref() == self.expected {
-            Ok(())
-        } else {
-            Err(CertificateError::ApplicationVerificationFailure.into())
-        }
-    }
-
-    fn verify(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-        let valid = rustls::crypto::verify_tls13_signature_with_raw_key(
-            message,
-            &key,
-            signature,
-            &self.algorithms,
-        )?;
-        if self.admit { Ok(valid) } else { Err(CertificateError::Expired.into()) }
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.check(end_entity).map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verify(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-impl ClientCertVerifier for Pinned {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        self.check(end_entity).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verify(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    Claim { attempt: number(0), from: number(4), to: number(8) }
 }
 
 #[cfg(test)]

@@ -119,6 +119,7 @@ mod tests {
             ],
             gives_up_in_seconds: Some(592),
             program: None,
+            ..ClusterStatus::default()
         };
         assert_eq!(
             super::status(&status),

@@ -24,6 +24,7 @@ fn status(online: u32, state: BrokerState) -> ClusterStatus {
         missing: Vec::new(),
         gives_up_in_seconds: None,
         program: None,
+        ..ClusterStatus::default()
     }
 }
 

@@ -1,19 +1,27 @@
 use super::*;
-use crate::settings::Seed;
+use quorate_contract::keys::Seed;
 use tokio::net::TcpListener;
 
 fn tls(seed: u8, rank: u32, attempt: u32) -> Tls {
     Tls::new(Keyring::new(&Seed::new([seed; 32]), "u-1"), rank, attempt)
 }
 
-type Outcome = (Result<Stream, TlsError>, Result<(Stream, u32), TlsError>);
+type Accepted = Result<(Stream, u32), TlsError>;
+type Outcome = (Result<Stream, TlsError>, Accepted);
+
+fn broker(caller: Result<Caller, TlsError>) -> Accepted {
+    match caller? {
+        Caller::Broker { stream, rank } => Ok((stream, rank)),
+        Caller::Observer(_) => panic!("a broker was taken for an observer"),
+    }
+}
 
 async fn meet(dialer: &Tls, to: u32, acceptor: &Tls) -> Outcome {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let accept = async {
         let (tcp, _) = listener.accept().await.unwrap();
-        acceptor.accept(tcp).await
+        broker(acceptor.accept(tcp).await)
     };
     tokio::join!(dialer.dial(address, to), accept)
 }
@@ -84,4 +92,43 @@ async fn what_is_no_broker_is_turned_away() {
     let (accepted, _) = listener.accept().await.unwrap();
     let outcome = tls(1, 0, 0).accept(accepted).await;
     assert!(matches!(outcome, Err(TlsError::NotABroker)));
+}
+
+/// What an observer with this seed comes to, and what the acceptor makes of it.
+async fn observe(seed: u8, acceptor: &Tls) -> (io::Result<Stream>, Result<Caller, TlsError>) {
+    let keyring = Keyring::new(&Seed::new([seed; 32]), "u-1");
+    let peer = Pinned::new(keyring.public(Holder::Observed));
+    let mut config = Identity::new(&keyring, Holder::Observer).client(peer);
+    config.alpn_protocols = vec![observe::ALPN.to_vec()];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let dial = async {
+        let mut tcp = TcpStream::connect(address).await?;
+        tcp.write_all(&observe::PREAMBLE).await?;
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect(server_name(), tcp).await.map(TlsStream::Client)
+    };
+    let accept = async {
+        let (tcp, _) = listener.accept().await.unwrap();
+        acceptor.accept(tcp).await
+    };
+    tokio::join!(dial, accept)
+}
+
+#[tokio::test]
+async fn an_observer_proves_the_seed_to_a_broker_of_any_rank_and_attempt() {
+    for (rank, attempt) in [(0, 0), (0, 7), (3, 1)] {
+        let (dialed, accepted) = observe(1, &tls(1, rank, attempt)).await;
+        assert!(dialed.is_ok() && matches!(accepted, Ok(Caller::Observer(_))), "{accepted:?}");
+        let dialed = dialed.unwrap();
+        let (_, connection) = dialed.get_ref();
+        assert_eq!(connection.alpn_protocol(), Some(observe::ALPN));
+    }
+}
+
+#[tokio::test]
+async fn an_observer_with_another_seed_is_refused() {
+    let (dialed, accepted) = observe(2, &tls(1, 0, 0)).await;
+    assert_eq!(cause(&dialed.unwrap_err()), Cause::WrongKey);
+    assert!(matches!(accepted, Err(TlsError::NotAnObserver)), "{accepted:?}");
 }
