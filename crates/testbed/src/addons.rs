@@ -7,6 +7,7 @@
 //! Pure but for [`Addon::install`], which creates objects.
 
 pub mod kueue;
+mod peers;
 pub mod policies;
 pub mod stages;
 
@@ -29,6 +30,12 @@ pub enum Addon {
     Kueue,
     /// kube-network-policies on every node: without it no NetworkPolicy has an effect.
     NetworkPolicies,
+    /// mpi-operator with its own limits, a peer in benchmarks.
+    MpiOperator,
+    /// mpi-operator with the limits under which it is quickest.
+    MpiOperatorTuned,
+    /// Kubeflow Trainer, a peer in benchmarks.
+    Trainer,
 }
 
 /// Why an addon is not there.
@@ -69,11 +76,13 @@ impl std::fmt::Display for Addon {
 }
 
 impl Addon {
-    /// The module that it is built from, which is its name too.
+    /// The module that it is built from.
     pub fn module(self) -> &'static str {
         match self {
             Self::Kueue => "kueue",
             Self::NetworkPolicies => "network-policies",
+            Self::MpiOperator | Self::MpiOperatorTuned => "mpi-operator",
+            Self::Trainer => "trainer",
         }
     }
 
@@ -83,6 +92,9 @@ impl Addon {
         match self {
             Self::Kueue => Some(kueue::recipe(folder, output)),
             Self::NetworkPolicies => None,
+            Self::MpiOperator => Some(peers::mpi_operator(folder, output, false)),
+            Self::MpiOperatorTuned => Some(peers::mpi_operator(folder, output, true)),
+            Self::Trainer => Some(peers::trainer(folder, output)),
         }
     }
 
@@ -90,25 +102,30 @@ impl Addon {
     pub fn files(self, folder: &Folder) -> Vec<(PathBuf, String)> {
         match self {
             Self::Kueue => vec![(folder.path("kueue.json"), kueue::configuration(folder))],
-            Self::NetworkPolicies => Vec::new(),
+            Self::Trainer => vec![(folder.path("trainer.json"), peers::trainer_configuration())],
+            Self::NetworkPolicies | Self::MpiOperator | Self::MpiOperatorTuned => Vec::new(),
         }
     }
 
-    /// Copies of the webhooks' certificate that it wants to find.
-    pub fn certificates(self) -> &'static [&'static str] {
+    /// Where it wants to find a copy of the webhooks' certificate, beside the common one.
+    pub fn certificates(self, folder: &Folder) -> Option<PathBuf> {
         match self {
-            Self::Kueue => &[kueue::CERTIFICATES],
-            Self::NetworkPolicies => &[],
+            Self::Kueue => Some(kueue::CERTIFICATES.into()),
+            Self::Trainer => Some(peers::trainer_certificates(folder)),
+            Self::NetworkPolicies | Self::MpiOperator | Self::MpiOperatorTuned => None,
         }
     }
 
-    /// Creates what must exist before it starts. JobSets must be served already.
+    /// Creates what must exist before it starts.
     pub fn install(self, api: &Api, output: &Path) -> Result<(), AddonError> {
-        if self != Self::Kueue {
-            return Ok(());
-        }
         let failed = |source| AddonError::Api { addon: self, source };
-        api.create("/api/v1/namespaces", &namespace(kueue::NAMESPACE)).map_err(failed)?;
+        let own = match self {
+            Self::NetworkPolicies => return Ok(()),
+            Self::Kueue => kueue::NAMESPACE,
+            Self::MpiOperator | Self::MpiOperatorTuned => peers::MPI_NAMESPACE,
+            Self::Trainer => peers::TRAINER_NAMESPACE,
+        };
+        api.create("/api/v1/namespaces", &namespace(own)).map_err(failed)?;
         for path in files_in(&output.join("share/crds"))? {
             let yaml = read(&path)?;
             api.create_yaml("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &yaml)
@@ -122,6 +139,15 @@ impl Addon {
         match self {
             Self::Kueue => kueue::SERVED,
             Self::NetworkPolicies => &[],
+            Self::MpiOperator | Self::MpiOperatorTuned => {
+                &["/apis/kubeflow.org/v2beta1/mpijobs?limit=1"]
+            }
+            Self::Trainer => &[
+                "/apis/trainer.kubeflow.org/v1alpha1/trainjobs?limit=1",
+                "/apis/trainer.kubeflow.org/v1alpha1/trainingruntimes?limit=1",
+                "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes?limit=1",
+                "/apis/jobset.x-k8s.io/v1alpha2/jobsets?limit=1",
+            ],
         }
     }
 
@@ -130,7 +156,8 @@ impl Addon {
     pub fn webhooks(self, authority: &str) -> Vec<(&'static str, Value)> {
         match self {
             Self::Kueue => kueue::webhooks(authority).into(),
-            Self::NetworkPolicies => Vec::new(),
+            Self::Trainer => peers::trainer_webhooks(authority).into(),
+            Self::NetworkPolicies | Self::MpiOperator | Self::MpiOperatorTuned => Vec::new(),
         }
     }
 }

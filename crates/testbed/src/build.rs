@@ -208,6 +208,9 @@ fn collect(module: &Module, source: &Path, share: &Path) -> Result<(), BuildErro
 /// Copies a file, or a folder with all below. The module cache is read-only; the copies are not.
 fn copy(from: &Path, to: &Path) -> Result<(), BuildError> {
     if !from.is_dir() {
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent).map_err(file("create", parent))?;
+        }
         let bytes = fs::read(from).map_err(file("read", from))?;
         return fs::write(to, bytes).map_err(file("write", to));
     }

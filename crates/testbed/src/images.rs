@@ -76,6 +76,12 @@ pub enum ImagesError {
         /// How to get it.
         remedy: &'static str,
     },
+    /// A binary cannot run in an image that has no libraries.
+    #[error("{} is linked dynamically; the one of `cargo xtask dist` is static", path.display())]
+    Dynamic {
+        /// Which.
+        path: PathBuf,
+    },
     /// A tool could not be started.
     #[error("cannot start {tool}; as root: {remedy}")]
     Tool {
@@ -105,6 +111,7 @@ impl ImagesError {
             Self::Layer { .. } | Self::Elf { .. } | Self::Compress(_) => "LayerFailed",
             Self::Write { .. } => "WriteFailed",
             Self::Missing { .. } => "BinaryMissing",
+            Self::Dynamic { .. } => "BinaryDynamic",
             Self::Tool { .. } => "ToolMissing",
             Self::ToolFailed { .. } => "ToolFailed",
         }

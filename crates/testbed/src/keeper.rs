@@ -247,8 +247,8 @@ fn write_files(folder: &Folder, plan: &Plan) -> Result<(), KeeperError> {
         path
     };
     for addon in plan.addons.keys() {
-        for folder_of_copies in addon.certificates() {
-            copy_certificate(folder, Path::new(folder_of_copies))?;
+        if let Some(copies) = addon.certificates(folder) {
+            copy_certificate(folder, &copies)?;
         }
         for (path, text) in addon.files(folder) {
             fs::write(&path, text).map_err(file("write", &path))?;

@@ -123,7 +123,7 @@ pub const MODULES: &[Module] = &[
         assets: &[Asset {
             module: "github.com/kubeflow/mpi-operator",
             path: "manifests/base/kubeflow.org_mpijobs.yaml",
-            name: "mpijobs.yaml",
+            name: "crds/mpijobs.yaml",
         }],
     },
     Module {
@@ -137,17 +137,17 @@ pub const MODULES: &[Module] = &[
             Asset {
                 module: "github.com/kubeflow/trainer/v2",
                 path: "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
-                name: "clustertrainingruntimes.yaml",
+                name: "crds/clustertrainingruntimes.yaml",
             },
             Asset {
                 module: "github.com/kubeflow/trainer/v2",
                 path: "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
-                name: "trainingruntimes.yaml",
+                name: "crds/trainingruntimes.yaml",
             },
             Asset {
                 module: "github.com/kubeflow/trainer/v2",
                 path: "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
-                name: "trainjobs.yaml",
+                name: "crds/trainjobs.yaml",
             },
         ],
     },

@@ -27,6 +27,9 @@ pub(super) fn program(name: Name, binary: &Path) -> Result<Recipe<'_>, ImagesErr
         return Err(ImagesError::Missing { path: binary.to_path_buf(), remedy });
     }
     let content = read(binary)?;
+    if goblin::elf::Elf::parse(&content).is_ok_and(|elf| elf.interpreter.is_some()) {
+        return Err(ImagesError::Dynamic { path: binary.to_path_buf() });
+    }
     Ok(Recipe {
         key: key(&[SELF, &content]),
         make: Box::new(move |_| {
@@ -120,6 +123,13 @@ mod tests {
         assert_eq!(image.layer, only);
         fs::write(&binary, "another agent").unwrap();
         assert_ne!(program(Name::Agent, &binary).unwrap().key, first);
+    }
+
+    #[test]
+    fn a_dynamic_agent_is_refused() {
+        // The test itself is one.
+        let error = program(Name::Agent, &std::env::current_exe().unwrap()).err().unwrap();
+        assert_eq!(error.reason(), "BinaryDynamic");
     }
 
     #[test]
