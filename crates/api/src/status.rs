@@ -27,7 +27,7 @@ pub struct MiniClusterStatus {
     /// The attempt that runs now, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i32>,
-    /// Restarts that counted against `failurePolicy.maxRestarts`.
+    /// Restarts that counted against `failurePolicy.maxRestarts`; disruptions do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<i32>,
     /// When the JobSet was made.
@@ -42,13 +42,13 @@ pub struct MiniClusterStatus {
     /// The program's exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Why it ended, in the words of the agent's report.
+    /// The machine's word for `message`; of a finished cluster: why it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// One sentence for people.
+    /// One sentence for people: what is missing, what runs, or how it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The first thing that went wrong.
+    /// The last attempt that failed, and the first thing that went wrong in it. Outlives its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// The conditions of `crate::conditions`.
@@ -60,7 +60,7 @@ pub struct MiniClusterStatus {
 /// The one word that people read.
 #[derive(schemars::JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// Kept away by `spec.suspend`.
+    /// Kept away by `spec.suspend` or a queue.
     Suspended,
     /// Pods are not all there.
     Pending,
@@ -78,10 +78,19 @@ pub enum State {
     Failed,
 }
 
-/// The first failure of the last attempt.
+/// The first thing that went wrong in an attempt.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
+    /// The attempt that it ended, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i32>,
+    /// The machine's word: the agent's report has most of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// One sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// The failing rank of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<i32>,
@@ -94,6 +103,9 @@ pub struct Failure {
     /// Its exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
     /// Its last lines, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_tail: Vec<String>,

@@ -22,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "quorate-agent",
         &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi", "quorate-tls"],
     ),
+    ("quorate-observe", &["quorate-api", "quorate-contract", "quorate-plan"]),
     ("quorate-cli", &["quorate-api", "quorate-contract", "quorate-hostlist", "quorate-plan"]),
     ("quorate-testbed", &[]),
     ("xtask", &[]),
@@ -35,6 +36,7 @@ const PURE: &[&str] = &[
     "quorate-pmi",
     "quorate-api",
     "quorate-plan",
+    "quorate-observe",
 ];
 
 /// What no pure room may reach, directly or through others.

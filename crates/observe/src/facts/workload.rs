@@ -1,0 +1,75 @@
+//! What is kept of a Workload of Kueue (`kueue.x-k8s.io/v1beta2`; `v1beta1` has the same fields).
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::Reading;
+
+/// The Workload that Kueue made for a JobSet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkloadFacts {
+    /// The name.
+    pub name: String,
+    /// UIDs of its owners; the JobSet's is among them.
+    pub owners: Vec<String>,
+    /// The LocalQueue.
+    pub queue: String,
+    /// The ClusterQueue that admitted it.
+    pub cluster_queue: Option<String>,
+    /// `spec.active`: false means that someone has switched it off.
+    pub active: bool,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// The condition QuotaReserved.
+    pub quota_reserved: Reading,
+    /// The condition Admitted.
+    pub admitted: Reading,
+    /// The condition Evicted.
+    pub evicted: Reading,
+    /// The condition Finished.
+    pub finished: Reading,
+}
+
+impl WorkloadFacts {
+    /// Reads a Workload; whatever is not there or of another type is absent.
+    pub fn from_json(object: &Value) -> Self {
+        let metadata = &object["metadata"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let reading = |kind: &str| {
+            object["status"]["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|condition| condition["type"] == kind)
+                .map_or(Reading::Absent, |condition| {
+                    Reading::of(
+                        condition["status"].as_str().unwrap_or_default(),
+                        condition["reason"].as_str(),
+                        condition["message"].as_str(),
+                        time(&condition["lastTransitionTime"]),
+                    )
+                })
+        };
+        Self {
+            name: text(&metadata["name"]).unwrap_or_default(),
+            owners: metadata["ownerReferences"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|owner| text(&owner["uid"]))
+                .collect(),
+            queue: text(&object["spec"]["queueName"]).unwrap_or_default(),
+            cluster_queue: text(&object["status"]["admission"]["clusterQueue"]),
+            active: object["spec"]["active"].as_bool().unwrap_or(true),
+            created: time(&metadata["creationTimestamp"]),
+            quota_reserved: reading("QuotaReserved"),
+            admitted: reading("Admitted"),
+            evicted: reading("Evicted"),
+            finished: reading("Finished"),
+        }
+    }
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str().and_then(|text| text.parse().ok())
+}

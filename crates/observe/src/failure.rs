@@ -1,0 +1,222 @@
+//! What ended an attempt: from the launcher's report, from what Kubernetes says of pods, from the
+//! conditions of Jobs. What was found once is kept, because pods and their reports go when the
+//! JobSet starts again or fails.
+
+use quorate_api::conditions::reason;
+use quorate_api::jobset::job_failure;
+use quorate_api::names::LAUNCHER;
+use quorate_api::status::Failure;
+use quorate_contract::Report;
+use quorate_contract::report::Reason;
+
+use crate::facts::pod::{ContainerState, PodFacts};
+use crate::scene::{End, Scene, Turn, end_of};
+use crate::why::words;
+
+/// The newest failure that is known, from the facts or from the last status.
+pub(crate) fn known(scene: &Scene<'_>) -> Option<Failure> {
+    let kept = scene.old.failure.clone().filter(|_| scene.same_run || scene.turn == Turn::Over);
+    let found = find(scene);
+    match (kept, found) {
+        (Some(kept), Some(found)) => {
+            Some(if weight(&found) > weight(&kept) { found } else { kept })
+        }
+        (kept, found) => found.or(kept),
+    }
+}
+
+/// The same, if it is of the attempt that runs now.
+pub(crate) fn of_this_attempt(scene: &Scene<'_>) -> Option<Failure> {
+    known(scene).filter(|failure| failure.attempt == Some(scene.attempt.cast_signed()))
+}
+
+/// Later attempts count more; within one, a cause counts more than its consequence: the launcher's
+/// "a broker was lost" says less than "that pod was out of memory".
+fn weight(failure: &Failure) -> (Option<i32>, u8) {
+    let word = failure.reason.as_deref().unwrap_or_default();
+    let said = match word {
+        reason::DEADLINE_EXCEEDED | reason::OUT_OF_MEMORY => 4,
+        reason::NODE_LOST | reason::POD_EVICTED => 3,
+        "" | reason::JOBSET_FAILED => 0,
+        _ if word == Reason::BrokerLost.as_str() || word == Reason::Terminated.as_str() => 1,
+        _ => 2,
+    };
+    (failure.attempt, said)
+}
+
+/// The newest failure that the facts show.
+fn find(scene: &Scene<'_>) -> Option<Failure> {
+    if scene.turn == Turn::Over || scene.turn == Turn::Succeeded {
+        return None;
+    }
+    let launcher = scene
+        .observed
+        .all_pods()
+        .filter(|pod| pod.group == LAUNCHER)
+        .filter_map(|pod| of_launcher(scene, pod))
+        .max_by_key(weight);
+    if scene.turn == Turn::Failed || launcher.as_ref().is_some_and(|one| weight(one).1 <= 1) {
+        return launcher.into_iter().chain(of_jobs(scene)).max_by_key(weight);
+    }
+    launcher
+}
+
+/// How a launcher's pod failed, if it did.
+fn of_launcher(scene: &Scene<'_>, pod: &PodFacts) -> Option<Failure> {
+    let end = end_of(pod);
+    let mut failure = match (&pod.report, &end) {
+        (Some(report), _) if report.exit_code != 0 => of_report(report),
+        (Some(_), Some(End { code: Some(0), .. })) => return None,
+        (_, Some(end)) if end.code != Some(0) => of_end(pod, end),
+        _ => return None,
+    };
+    failure.attempt = Some(pod.attempt.cast_signed());
+    failure.node = failure.node.or_else(|| pod.node.clone());
+    // What Kubernetes did to a pod explains what the launcher could only see from outside.
+    let vague = weight(&failure).1 <= 1;
+    let taken = vague
+        .then(|| {
+            let mut pods: Vec<_> = scene
+                .observed
+                .all_pods()
+                .filter(|one| one.attempt == pod.attempt)
+                .filter(|one| {
+                    one.uid == pod.uid
+                        || failure.pod.as_ref().is_none_or(|name| *name == one.short_name())
+                })
+                .filter_map(of_kubernetes)
+                .collect();
+            pods.sort_by(|a, b| a.pod.cmp(&b.pod));
+            pods.into_iter().max_by_key(weight)
+        })
+        .flatten();
+    match taken {
+        Some(cause) => Some(Failure {
+            message: cause.message.map(|message| match &failure.message {
+                Some(own) if own != &message => format!("{message} ({own})"),
+                _ => message,
+            }),
+            rank: failure.rank,
+            attempt: failure.attempt,
+            log_tail: failure.log_tail,
+            ..cause
+        }),
+        None => Some(failure),
+    }
+}
+
+fn of_report(report: &Report) -> Failure {
+    let first = report.failure.clone().unwrap_or_default();
+    Failure {
+        attempt: None,
+        reason: Some(report.reason.as_str().to_owned()),
+        message: Some(report.message.clone()),
+        rank: first.rank.map(u32::cast_signed),
+        pod: first.pod,
+        node: first.node,
+        exit_code: first.exit_code.or(Some(report.exit_code)),
+        signal: first.signal,
+        log_tail: first.log_tail,
+    }
+}
+
+/// The end of a pod that left no report.
+fn of_end(pod: &PodFacts, end: &End<'_>) -> Failure {
+    if let Some(failure) = of_kubernetes(pod) {
+        return failure;
+    }
+    let name = pod.short_name();
+    let code = end.code.map(|code| format!(" with code {code}")).unwrap_or_default();
+    let words = words::quote(end.message);
+    let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+    let start = matches!(end.reason, "StartError" | "ContainerCannotRun");
+    let (word, message) = if start {
+        (reason::CANNOT_RUN, format!("the main container of {name} cannot be started{words}"))
+    } else {
+        (reason::CONTAINER_FAILED, format!("the main container of {name} ended{code}{words}"))
+    };
+    from_pod(pod, word, message, end.code)
+}
+
+/// What Kubernetes says that it did to a pod.
+pub(crate) fn of_kubernetes(pod: &PodFacts) -> Option<Failure> {
+    let name = pod.short_name();
+    let node = pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+    let killed = pod.main.iter().map(AsRef::as_ref).chain(&pod.others).find(|container| {
+        matches!(&container.state, ContainerState::Terminated { reason, .. } if reason == "OOMKilled")
+    });
+    if let Some(container) = killed {
+        let message = format!(
+            "container {} of {name}{node} was killed because it used more memory than its limit",
+            container.name
+        );
+        return Some(from_pod(pod, reason::OUT_OF_MEMORY, message, Some(137)));
+    }
+    if let Some(disruption) = &pod.disruption {
+        let words = words::quote(&disruption.message);
+        let words = if words.is_empty() { disruption.reason.clone() } else { words };
+        let lost = disruption.reason == "DeletionByPodGC";
+        let word = if lost { reason::NODE_LOST } else { reason::POD_EVICTED };
+        let message = format!("Kubernetes took pod {name}{node} away: {words}");
+        return Some(from_pod(pod, word, message, None));
+    }
+    if !pod.reason.is_empty() && pod.ended() {
+        let words = words::quote(&pod.message);
+        let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+        let message = format!("pod {name}{node} was ended ({}){words}", pod.reason);
+        return Some(from_pod(pod, reason::POD_EVICTED, message, None));
+    }
+    None
+}
+
+fn from_pod(pod: &PodFacts, word: &str, message: String, code: Option<i32>) -> Failure {
+    Failure {
+        attempt: Some(pod.attempt.cast_signed()),
+        reason: Some(word.to_owned()),
+        message: Some(message),
+        rank: None,
+        pod: Some(pod.short_name()),
+        node: pod.node.clone(),
+        exit_code: code,
+        signal: None,
+        log_tail: Vec::new(),
+    }
+}
+
+/// What the conditions of this attempt's Jobs and of the JobSet say.
+fn of_jobs(scene: &Scene<'_>) -> Option<Failure> {
+    let attempt = Some(scene.attempt.cast_signed());
+    let failed = scene
+        .observed
+        .own_jobs()
+        .filter_map(|job| Some((job, job.failed.holds()?)))
+        .min_by_key(|(job, fact)| (fact.since, job.group != LAUNCHER, job.name.clone()));
+    let deadline = |message: String| Failure {
+        attempt,
+        reason: Some(reason::DEADLINE_EXCEEDED.to_owned()),
+        message: Some(message),
+        ..Failure::default()
+    };
+    let limit = scene.observed.cluster.spec.active_deadline_seconds;
+    let limit = limit.map(|seconds| format!(" of {seconds} s")).unwrap_or_default();
+    let over = format!("the time limit{limit} of one attempt was over (activeDeadlineSeconds)");
+    // The plan has one rule that fails a JobSet at once, and that is the one on the time limit.
+    let by_rule =
+        scene.verdict().is_some_and(|fact| fact.reason == "FailJobSetFailurePolicyAction");
+    match failed {
+        Some((_, fact)) if fact.reason == job_failure::DEADLINE_EXCEEDED => Some(deadline(over)),
+        _ if by_rule => Some(deadline(over)),
+        Some((job, fact)) if job.group != LAUNCHER => Some(Failure {
+            attempt,
+            reason: Some(reason::JOBSET_FAILED.to_owned()),
+            message: Some(format!(
+                "the Job of group {} failed ({}): {}",
+                job.group,
+                fact.reason,
+                words::quote(&fact.message)
+            )),
+            ..Failure::default()
+        }),
+        _ => None,
+    }
+}

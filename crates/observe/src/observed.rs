@@ -1,0 +1,225 @@
+//! Everything that was seen of one cluster, as plain data.
+//!
+//! Whoever fills it may put in whatever it found under the cluster's names and labels:
+//! [`Observed::own_jobset`] and its kin believe only what belongs to this object's UID and to the
+//! attempt that runs now. A former cluster of the same name, a foreign object and a straggler of an
+//! earlier attempt are thus never taken for this one.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use quorate_api::names::{LAUNCHER, WORKER};
+use quorate_api::validate::ValidatedProgram;
+use quorate_api::{Finding, MiniCluster, Severity, ValidatedMiniCluster};
+use quorate_contract::ClusterStatus;
+
+use crate::facts::event::EventFacts;
+use crate::facts::job::JobFacts;
+use crate::facts::jobset::JobSetFacts;
+use crate::facts::pod::PodFacts;
+use crate::facts::workload::WorkloadFacts;
+
+/// What was seen of one cluster at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// The object itself, with the status that was written last.
+    pub cluster: Arc<MiniCluster>,
+    /// What validation made of it; `None` when it is not valid.
+    pub shape: Option<Arc<Shape>>,
+    /// What validation found: with an error there is no shape.
+    pub findings: Vec<Finding>,
+    /// What kept the plan from being carried out.
+    pub obstacles: Vec<Obstacle>,
+    /// The JobSet of the cluster's name, whoever owns it.
+    pub jobset: Option<Arc<JobSetFacts>>,
+    /// Jobs of that JobSet. May be empty although there are some: then pods alone are believed.
+    pub jobs: Vec<Arc<JobFacts>>,
+    /// Pods with the cluster's label.
+    pub pods: Vec<Arc<PodFacts>>,
+    /// What the launcher's broker said, while it is connected.
+    pub live: Option<Live>,
+    /// The Workload, where Kueue is installed.
+    pub workload: Option<Arc<WorkloadFacts>>,
+    /// Events about the JobSet, its Jobs and pods. May be empty although there are some.
+    pub events: Vec<EventFacts>,
+}
+
+/// The part of a validated MiniCluster that its status needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Brokers now.
+    pub size: u32,
+    /// The quorum.
+    pub min_size: u32,
+    /// Restarts that a failure may cost.
+    pub max_restarts: u32,
+    /// Whether there is a program; without one the cluster stays up for people.
+    pub program: bool,
+    /// Groups in rank order; the first is the launcher's.
+    pub groups: Vec<GroupShape>,
+}
+
+/// One group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupShape {
+    /// `launcher`, `worker`, ...
+    pub name: String,
+    /// The rank of its pod with index 0.
+    pub first_rank: u32,
+    /// Pods now.
+    pub size: u32,
+}
+
+/// What kept the plan from being carried out. Whoever applies the plan finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// An object of a planned name belongs to someone else. It is left alone.
+    NameTaken {
+        /// Its kind: `JobSet`, `Secret`, `ConfigMap`, `NetworkPolicy`, `Service`.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Who controls it, as `Kind/name`, if anyone does.
+        owner: Option<String>,
+    },
+    /// The user changed what a living JobSet cannot take. The cluster goes on as it was.
+    Immutable {
+        /// The changed fields, such as `spec.image`; may be empty when they are not known.
+        fields: Vec<String>,
+    },
+    /// The API server or a webhook refused an object, and will do so again (403, 422).
+    Refused {
+        /// The object's kind.
+        kind: String,
+        /// The object's name.
+        name: String,
+        /// The words of the refusal.
+        message: String,
+    },
+}
+
+/// What the launcher's broker said of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// The launcher's pod that said it.
+    pub pod_uid: String,
+    /// When it was received.
+    pub at: Timestamp,
+    /// Its words.
+    pub status: ClusterStatus,
+}
+
+impl Shape {
+    /// The shape of a valid cluster.
+    pub fn of(cluster: &ValidatedMiniCluster) -> Self {
+        Self {
+            size: cluster.size,
+            min_size: cluster.min_size,
+            max_restarts: cluster.max_restarts,
+            program: !matches!(cluster.program, ValidatedProgram::None),
+            groups: cluster
+                .groups
+                .iter()
+                .map(|group| GroupShape {
+                    name: group.name.to_string(),
+                    first_rank: group.first_rank,
+                    size: group.size,
+                })
+                .collect(),
+        }
+    }
+
+    /// What can be said of a cluster that is not valid: its size, if that makes sense.
+    fn guess(cluster: &MiniCluster) -> Self {
+        let spec = &cluster.spec;
+        let groups: i32 = spec.groups.iter().map(|group| group.size.max(0)).sum();
+        let size = spec.size.unwrap_or(1 + groups).max(1).cast_unsigned();
+        let program = spec.program.is_some() || !spec.command.is_empty();
+        let min_size = spec.min_size.map_or(size, |min| min.max(1).cast_unsigned());
+        let workers = GroupShape { name: WORKER.to_owned(), first_rank: 1, size: size - 1 };
+        let launcher = GroupShape { name: LAUNCHER.to_owned(), first_rank: 0, size: 1 };
+        let max_restarts = spec.failure_policy.max_restarts.max(0).cast_unsigned();
+        Self { size, min_size, max_restarts, program, groups: vec![launcher, workers] }
+    }
+
+    /// The rank of a pod of this cluster; `None` for a group that it does not have.
+    pub fn rank(&self, group: &str, index: u32) -> Option<u32> {
+        self.groups.iter().find(|one| one.name == group).map(|one| one.first_rank + index)
+    }
+}
+
+impl Observed {
+    /// The cluster's name.
+    pub(crate) fn name(&self) -> &str {
+        self.cluster.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The cluster's shape, guessed when the object is not valid.
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape.as_deref().cloned().unwrap_or_else(|| Shape::guess(&self.cluster))
+    }
+
+    /// Findings that refuse the object.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.severity == Severity::Error)
+    }
+
+    /// The JobSet, if this very object owns it.
+    pub fn own_jobset(&self) -> Option<&JobSetFacts> {
+        let uid = self.cluster.metadata.uid.as_deref()?;
+        self.jobset
+            .as_deref()
+            .filter(|jobset| jobset.owner.as_ref().is_some_and(|(_, _, owner)| owner == uid))
+    }
+
+    /// The attempt that runs now, counted from 0. A pod or Job of the next attempt may be seen
+    /// before the JobSet's own figure.
+    pub fn attempt(&self) -> u32 {
+        let Some(jobset) = self.own_jobset() else { return 0 };
+        let jobs = self.jobs.iter().filter(|job| job.jobset == jobset.uid).map(|job| job.attempt);
+        let pods = self.pods.iter().filter(|pod| pod.jobset == jobset.uid).map(|pod| pod.attempt);
+        jobs.chain(pods).fold(jobset.restarts, u32::max)
+    }
+
+    /// Jobs of this attempt.
+    pub fn own_jobs(&self) -> impl Iterator<Item = &JobFacts> {
+        let attempt = self.attempt();
+        let uid = self.own_jobset().map(|jobset| jobset.uid.as_str());
+        self.jobs
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(move |job| Some(job.jobset.as_str()) == uid && job.attempt == attempt)
+    }
+
+    /// All pods of this JobSet, those of earlier attempts too.
+    pub fn all_pods(&self) -> impl Iterator<Item = &PodFacts> {
+        let uid = self.own_jobset().map(|jobset| jobset.uid.as_str());
+        self.pods.iter().map(AsRef::as_ref).filter(move |pod| Some(pod.jobset.as_str()) == uid)
+    }
+
+    /// Pods of this attempt, in no order. A rank that was replaced has several.
+    pub fn own_pods(&self) -> impl Iterator<Item = &PodFacts> {
+        let attempt = self.attempt();
+        self.all_pods().filter(move |pod| pod.attempt == attempt)
+    }
+
+    /// The launcher's pod of this attempt: the youngest, and rather one that is not on its way out.
+    pub fn launcher(&self) -> Option<&PodFacts> {
+        self.own_pods()
+            .filter(|pod| pod.group == LAUNCHER)
+            .max_by_key(|pod| (pod.deleting.is_none(), pod.created, &pod.uid))
+    }
+
+    /// The live words, if they are of this attempt's launcher and that still runs.
+    pub fn live(&self) -> Option<&ClusterStatus> {
+        let launcher = self.launcher().filter(|pod| !pod.ended())?;
+        let live = self.live.as_ref().filter(|live| live.pod_uid == launcher.uid)?;
+        (live.status.attempt == self.attempt()).then_some(&live.status)
+    }
+
+    /// The Workload, if it is of this JobSet.
+    pub(crate) fn own_workload(&self) -> Option<&WorkloadFacts> {
+        let uid = &self.own_jobset()?.uid;
+        self.workload.as_deref().filter(|workload| workload.owners.contains(uid))
+    }
+}

@@ -1,0 +1,164 @@
+//! Clusters in which nothing is wrong: quorate ones, and those on their way there.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::{Cause, Found, words};
+use crate::facts::pod::{ContainerState, Phase, PodFacts};
+use crate::failure;
+use crate::scene::{Scene, Turn};
+
+/// How long pods and brokers may take before anyone is named: most are there by then, and a status
+/// that names each of them in turn would be written each time.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// The cluster is quorate.
+pub(super) fn quorate(scene: &Scene<'_>) -> Option<Found> {
+    if scene.turn != Turn::Quorate {
+        return None;
+    }
+    let since = scene.old.quorate_time.as_ref().filter(|_| scene.same_attempt()).map(|at| at.0);
+    let since = since.or_else(|| scene.launcher.and_then(|pod| pod.ready_since));
+    let found = if !scene.shape.program {
+        Found::new(Cause::Ready, "it is up and takes work")
+    } else if !scene.runs() {
+        Found::new(Cause::WaitingForBrokers, "it is quorate and about to start the program")
+    } else {
+        let placed = scene.live.and_then(|live| live.program.as_ref()).map(|program| {
+            format!(
+                ": {} {} on {} {}",
+                program.tasks,
+                words::plural(program.tasks, "rank", "ranks"),
+                program.pods,
+                words::plural(program.pods, "pod", "pods")
+            )
+        });
+        Found::new(Cause::ProgramRuns, format!("the program runs{}", placed.unwrap_or_default()))
+    };
+    Some(found.since(since))
+}
+
+/// Not quorate, and no trouble found.
+pub(super) fn look(scene: &Scene<'_>) -> Found {
+    let Some(jobset) = scene.jobset else {
+        return Found::new(Cause::Starting, "its JobSet is about to be made");
+    };
+    let restart = (scene.attempt > 0 && scene.old.quorate_time.is_none())
+        || jobset.restarting.holds().is_some()
+        || (scene.attempt > 0 && !scene.same_attempt());
+    let begun = begun(scene);
+    if restart {
+        return restarting(scene).since(begun);
+    }
+    if scene.running_pods() < scene.shape.size {
+        return starting(scene).since(begun);
+    }
+    waiting(scene)
+}
+
+/// When it is time to name who is late.
+pub(super) fn deadlines(scene: &Scene<'_>) -> impl Iterator<Item = Timestamp> {
+    let waits = scene.turn == Turn::Waiting && scene.jobset.is_some();
+    let youngest = scene.pods.values().filter_map(|pod| pod.created).max();
+    youngest.filter(|_| waits).map(|at| at + PATIENCE).into_iter()
+}
+
+/// When this attempt began, as far as its pods show.
+fn begun(scene: &Scene<'_>) -> Option<Timestamp> {
+    let pods = scene.pods.values().filter_map(|pod| pod.created).min();
+    pods.or_else(|| scene.jobset.and_then(|jobset| jobset.created))
+}
+
+/// Whether it is still too early to name anyone.
+fn early(scene: &Scene<'_>) -> bool {
+    let youngest = scene.pods.values().filter_map(|pod| pod.created).max();
+    youngest.is_none_or(|at| scene.now < at + PATIENCE)
+}
+
+fn restarting(scene: &Scene<'_>) -> Found {
+    let last = failure::known(scene)
+        .filter(|one| one.attempt.is_some_and(|attempt| attempt < scene.attempt.cast_signed()))
+        .and_then(|one| one.message);
+    let after = last.map(|message| format!(" after this: {message}")).unwrap_or_default();
+    let counted = scene.jobset.map_or(0, |jobset| jobset.restarts_counted);
+    let budget = match scene.shape.max_restarts {
+        0 => String::new(),
+        max => format!(" ({counted} of {max} restarts used)"),
+    };
+    Found::new(Cause::Restarting, format!("attempt {} begins{budget}{after}", scene.attempt))
+}
+
+fn starting(scene: &Scene<'_>) -> Found {
+    let size = scene.shape.size;
+    if early(scene) {
+        return Found::new(Cause::PodsStarting, "its pods are being started");
+    }
+    let late: Vec<String> = (0..size)
+        .filter_map(|rank| match scene.pods.get(&rank) {
+            Some(pod) if pod.phase == Phase::Running => None,
+            Some(pod) => Some(format!("{} ({})", pod.short_name(), doing(pod))),
+            None => Some(format!("{} (not made)", name_of(scene, rank))),
+        })
+        .collect();
+    let message = format!(
+        "{} of {size} {} not run yet: {}",
+        late.len(),
+        words::plural(size, "pod does", "pods do"),
+        words::list(&late, 3)
+    );
+    Found::new(Cause::PodsStarting, message)
+}
+
+fn name_of(scene: &Scene<'_>, rank: u32) -> String {
+    let groups = scene.shape.groups.iter();
+    let group =
+        groups.filter(|group| group.first_rank <= rank).max_by_key(|group| group.first_rank);
+    group.map_or_else(
+        || format!("rank {rank}"),
+        |group| format!("{}-0-{}", group.name, rank - group.first_rank),
+    )
+}
+
+/// What a pod that does not run is doing.
+fn doing(pod: &PodFacts) -> String {
+    let waits = pod.others.iter().chain(pod.main.as_deref()).find_map(|one| match &one.state {
+        ContainerState::Waiting { reason, .. } if !reason.is_empty() => Some(reason.as_str()),
+        _ => None,
+    });
+    let node = pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+    let what = if pod.deleting.is_some() {
+        "being replaced"
+    } else if pod.ended() {
+        "ended, its Job will replace it"
+    } else if pod.node.is_none() {
+        "not scheduled"
+    } else {
+        waits.unwrap_or("starting")
+    };
+    format!("{what}{node}")
+}
+
+fn waiting(scene: &Scene<'_>) -> Found {
+    let size = scene.shape.size;
+    let quorum = scene.shape.min_size;
+    let begun = scene.pods.values().filter_map(|pod| pod.created).max();
+    if early(scene) {
+        let message = "its pods run, brokers are finding each other";
+        return Found::new(Cause::WaitingForBrokers, message).since(begun);
+    }
+    let missing: Vec<String> = match scene.live {
+        Some(live) => live.missing.iter().map(|one| format!("{} ({})", one.pod, one.why)).collect(),
+        None => scene.pods.values().filter(|pod| !pod.ready).map(|pod| pod.short_name()).collect(),
+    };
+    let online = scene.online();
+    let named = match words::list(&missing, 5) {
+        names if names.is_empty() => String::new(),
+        names => format!("; missing: {names}"),
+    };
+    let message = format!(
+        "{online} of {size} brokers {} connected, the quorum is {quorum}{named}",
+        words::plural(online, "is", "are")
+    );
+    Found::new(Cause::WaitingForBrokers, message)
+        .since(begun)
+        .to_do("look at the logs of the pods that are missing; can they reach the launcher's port?")
+}

@@ -1,0 +1,158 @@
+//! Objects that make no objects: a JobSet without Jobs, Jobs without pods. Nothing of this is in any
+//! status, so the words come from events.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::{Cause, Found, words};
+use crate::facts::event::EventFacts;
+use crate::scene::Scene;
+
+/// How long a JobSet may take to make its first Job. It takes a fraction of a second as a rule, but
+/// a controller that has a thousand of them to look at needs a while.
+const SILENCE: SignedDuration = SignedDuration::from_secs(10);
+/// JobSet's own controller.
+const JOBSET_CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
+
+pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
+    let jobset = scene.jobset?;
+    let missing = scene.shape.size.saturating_sub(scene.pods.len() as u32);
+    if missing == 0 {
+        return None;
+    }
+    jobs_refused(scene).or_else(|| pods_refused(scene, missing)).or_else(|| {
+        let silent = !jobset.seen && no_children(scene);
+        let created = jobset.created.filter(|_| silent)?;
+        (scene.now >= created + SILENCE).then(|| silence(scene).since(Some(created)))
+    })
+}
+
+/// When a silence becomes too long.
+pub(super) fn deadlines(scene: &Scene<'_>) -> impl Iterator<Item = Timestamp> {
+    scene
+        .jobset
+        .filter(|jobset| !jobset.seen && no_children(scene))
+        .and_then(|jobset| jobset.created)
+        .map(|created| created + SILENCE)
+        .into_iter()
+}
+
+fn no_children(scene: &Scene<'_>) -> bool {
+    scene.pods.is_empty() && scene.observed.own_jobs().next().is_none()
+}
+
+fn silence(scene: &Scene<'_>) -> Found {
+    let other = scene
+        .jobset
+        .and_then(|jobset| jobset.managed_by.as_deref())
+        .filter(|name| *name != JOBSET_CONTROLLER);
+    match other {
+        Some(name) => Found::new(
+            Cause::JobSetSilent,
+            format!("its JobSet is managed by {name}, which has made no Jobs"),
+        )
+        .to_do(format!("look at {name}")),
+        None => {
+            Found::new(Cause::JobSetSilent, "JobSet has made no Jobs: its controller is silent")
+                .to_do("check that JobSet's controller runs: kubectl -n jobset-system get pods")
+        }
+    }
+}
+
+/// The JobSet controller could not make something.
+fn jobs_refused(scene: &Scene<'_>) -> Option<Found> {
+    let jobset = scene.jobset?;
+    let event = newest(scene, |event| {
+        event.kind == "JobSet"
+            && event.name == jobset.name
+            && (event.uid.is_empty() || event.uid == jobset.uid)
+            && matches!(
+                event.reason.as_str(),
+                "JobCreationFailed" | "HeadlessServiceCreationFailed" | "PVCCreationFailed"
+            )
+    })?;
+    let what = match event.reason.as_str() {
+        "JobCreationFailed" => "a Job",
+        "HeadlessServiceCreationFailed" => "the headless Service",
+        _ => "a PersistentVolumeClaim",
+    };
+    if what == "a Job" && !no_children(scene) {
+        return None;
+    }
+    let message = format!("JobSet cannot make {what}: {}", words::quote(&event.message));
+    Some(Found::new(Cause::JobsRefused, message).since(event.first))
+}
+
+/// A Job could not make pods.
+fn pods_refused(scene: &Scene<'_>, missing: u32) -> Option<Found> {
+    let jobset = scene.jobset?;
+    let mine = |event: &EventFacts| {
+        let mut jobs = scene.observed.own_jobs().peekable();
+        if jobs.peek().is_some() {
+            return jobs.any(|job| job.name == event.name && job.uid == event.uid);
+        }
+        // Without the Jobs themselves, their names have to do: a Job has one index here, 0.
+        scene
+            .shape
+            .groups
+            .iter()
+            .any(|group| event.name == format!("{}-{}-0", jobset.name, group.name))
+    };
+    let event = newest(scene, |event| {
+        event.kind == "Job"
+            && event.reason == "FailedCreate"
+            && mine(event)
+            // Exclusive placement holds followers back until the leader has its node.
+            && !event.message.contains("follower pod node selector not set")
+    })?;
+    let size = scene.shape.size;
+    let what = if missing == size {
+        "no pod can be made".to_owned()
+    } else {
+        format!("{missing} of {size} pods cannot be made")
+    };
+    let words = event.message.strip_prefix("Error creating: ").unwrap_or(&event.message);
+    Some(refusal(&what, words).since(event.first))
+}
+
+/// What an admission plugin said, in our words.
+fn refusal(what: &str, words: &str) -> Found {
+    if let Some((_, quota)) = words.split_once("exceeded quota: ") {
+        let (name, figures) = quota.split_once(", requested: ").unwrap_or((quota, ""));
+        let name = name.trim_end_matches([',', ' ']);
+        let figures = if figures.is_empty() {
+            String::new()
+        } else {
+            format!(" (requested: {})", words::quote(figures))
+        };
+        return Found::new(
+            Cause::QuotaExceeded,
+            format!("{what}: the ResourceQuota {name} leaves no room{figures}"),
+        )
+        .to_do("ask for less, wait until others are done, or have the quota raised");
+    }
+    if let Some((_, rest)) = words.split_once("violates PodSecurity ") {
+        let (level, rules) = rest.split_once(": ").unwrap_or((rest, ""));
+        return Found::new(
+            Cause::PodsRefused,
+            format!("{what}: the namespace wants Pod Security {level}: {}", words::quote(rules)),
+        )
+        .to_do("set what is named in the securityContext of spec.template");
+    }
+    // `pods "x" is forbidden: ...` names a pod that never was.
+    let bare = match words.split_once(" is forbidden: ") {
+        Some((subject, rest)) if subject.starts_with("pods ") => rest,
+        _ => words,
+    };
+    Found::new(Cause::PodsRefused, format!("{what}: {}", words::quote(bare)))
+        .to_do("change spec.template as the message says, or ask whoever runs that webhook")
+}
+
+/// The newest warning of some kind.
+fn newest<'a>(scene: &Scene<'a>, fits: impl Fn(&EventFacts) -> bool) -> Option<&'a EventFacts> {
+    scene
+        .observed
+        .events
+        .iter()
+        .filter(|event| event.warning && fits(event))
+        .max_by_key(|event| (event.last, &event.message))
+}

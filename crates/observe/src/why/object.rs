@@ -1,0 +1,79 @@
+//! What keeps the object from becoming anything.
+
+use super::{Cause, Found, words};
+use crate::observed::Obstacle;
+use crate::scene::Scene;
+
+pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
+    let observed = scene.observed;
+    invalid(scene).or_else(|| former(scene)).or_else(|| {
+        observed
+            .obstacles
+            .iter()
+            .min_by_key(|obstacle| match obstacle {
+                Obstacle::NameTaken { .. } => 0,
+                Obstacle::Refused { .. } => 1,
+                Obstacle::Immutable { .. } => 2,
+            })
+            .map(obstacle)
+    })
+}
+
+fn invalid(scene: &Scene<'_>) -> Option<Found> {
+    let errors: Vec<_> = scene.observed.errors().collect();
+    let first = errors.first()?;
+    let message = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let found = Found::new(Cause::Invalid, message);
+    Some(match &first.hint {
+        Some(hint) => found.to_do(hint.clone()),
+        None => found,
+    })
+}
+
+/// A JobSet of this name that this object does not own.
+fn former(scene: &Scene<'_>) -> Option<Found> {
+    let observed = scene.observed;
+    let jobset = observed.jobset.as_deref().filter(|_| observed.own_jobset().is_none())?;
+    match &jobset.owner {
+        Some((kind, name, _)) if kind == "MiniCluster" && name == observed.name() => {
+            let message = format!(
+                "the JobSet {name} still belongs to an earlier MiniCluster of this name; \
+                 this one starts when that is gone"
+            );
+            Some(Found::new(Cause::NameTaken, message).since(jobset.deleting))
+        }
+        owner => {
+            let owner = owner.as_ref().map(|(kind, name, _)| format!("{kind}/{name}"));
+            Some(taken("JobSet", &jobset.name, owner.as_deref()))
+        }
+    }
+}
+
+fn taken(kind: &str, name: &str, owner: Option<&str>) -> Found {
+    let owner = owner.map(|owner| format!("belongs to {owner}"));
+    let owner = owner.unwrap_or_else(|| "was made by someone else".to_owned());
+    Found::new(Cause::NameTaken, format!("there is a {kind} {name} already, which {owner}"))
+        .to_do(format!("delete or rename the {kind} {name}, or give this cluster another name"))
+}
+
+fn obstacle(obstacle: &Obstacle) -> Found {
+    match obstacle {
+        Obstacle::NameTaken { kind, name, owner } => taken(kind, name, owner.as_deref()),
+        Obstacle::Refused { kind, name, message } => Found::new(
+            Cause::Refused,
+            format!("the {kind} {name} is refused: {}", words::quote(message)),
+        )
+        .to_do("change what is refused; it is tried again when the object changes"),
+        Obstacle::Immutable { fields } => {
+            let what = match fields.as_slice() {
+                [] => "the changed fields".to_owned(),
+                fields => words::list(fields, 5),
+            };
+            Found::new(
+                Cause::Immutable,
+                format!("{what} cannot change while the cluster lives; it goes on as it was"),
+            )
+            .to_do("take the change back, or delete the cluster and create it again")
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Pods that cannot start, or were lost. The worst trouble is told, and of several pods with the same
+//! one the pod of the lowest rank speaks for all.
+//!
+//! The order: a lost node, a pod taken away, out of memory, a container that cannot run, an init
+//! container that failed, a container that failed, a missing Secret or ConfigMap, an image, a volume,
+//! a sandbox, a closed gate, no node. What stops others from getting further comes first: a pod that
+//! waits for a node is often only the consequence of one that does not go away.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use quorate_api::conditions::reason;
+use quorate_api::status::Failure;
+
+use super::{Cause, Found, scheduler, words};
+use crate::facts::pod::{ContainerFacts, ContainerState, Phase, PodFacts};
+use crate::failure;
+use crate::scene::Scene;
+
+/// How long after its time a pod may still be there before its node is suspected.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(5);
+
+pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
+    let mut troubles: Vec<(Trouble, &PodFacts)> = stuck(scene).collect();
+    let pods = scene.pods.values();
+    troubles.extend(pods.filter_map(|pod| Some((trouble(scene, pod)?, *pod))));
+    let worst =
+        troubles.iter().map(|(trouble, _)| trouble.cause).min_by_key(|cause| order(*cause))?;
+    let same: Vec<&(Trouble, &PodFacts)> =
+        troubles.iter().filter(|(trouble, _)| trouble.cause == worst).collect();
+    let (first, pod) = same.first()?;
+    let names: Vec<String> = same.iter().map(|(_, pod)| pod.short_name()).collect();
+    Some(tell(scene, first, pod, &names))
+}
+
+/// When a pod that is on its way out becomes overdue.
+pub(super) fn deadlines(scene: &Scene<'_>) -> impl Iterator<Item = Timestamp> {
+    scene.observed.all_pods().filter_map(|pod| pod.deleting).map(|at| at + OVERDUE)
+}
+
+/// Something that is wrong with one pod.
+struct Trouble {
+    cause: Cause,
+    /// What there is to say besides the cause.
+    words: String,
+    since: Option<Timestamp>,
+}
+
+fn order(cause: Cause) -> usize {
+    const ORDER: [Cause; 12] = [
+        Cause::NodeLost,
+        Cause::PodEvicted,
+        Cause::OutOfMemory,
+        Cause::CannotRun,
+        Cause::InitFailed,
+        Cause::ContainerFailed,
+        Cause::ConfigMissing,
+        Cause::ImagePull,
+        Cause::MountFailed,
+        Cause::SandboxFailed,
+        Cause::SchedulingGated,
+        Cause::Unschedulable,
+    ];
+    ORDER.iter().position(|one| *one == cause).unwrap_or(ORDER.len())
+}
+
+/// Pods of any attempt that should be gone and are not: the next attempt waits for them.
+fn stuck<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (Trouble, &'a PodFacts)> {
+    let now = scene.now;
+    scene.observed.all_pods().filter_map(move |pod| {
+        let due = pod.deleting.filter(|due| now >= *due + OVERDUE && !pod.ended())?;
+        let node = pod.node.as_deref()?;
+        let words = node.to_owned();
+        Some((Trouble { cause: Cause::NodeLost, words, since: Some(due) }, pod))
+    })
+}
+
+fn trouble(scene: &Scene<'_>, pod: &PodFacts) -> Option<Trouble> {
+    if let Some(failure) = failure::of_kubernetes(pod) {
+        return Some(by_kubernetes(pod, failure));
+    }
+    if pod.phase == Phase::Running && pod.ready {
+        return None;
+    }
+    let containers = pod.others.iter().chain(pod.main.as_deref());
+    let worst = containers
+        .filter_map(|container| by_container(pod, container))
+        .min_by_key(|trouble| order(trouble.cause));
+    worst.or_else(|| by_event(scene, pod)).or_else(|| by_scheduler(pod))
+}
+
+fn by_kubernetes(pod: &PodFacts, failure: Failure) -> Trouble {
+    let cause = match failure.reason.as_deref() {
+        Some(reason::OUT_OF_MEMORY) => Cause::OutOfMemory,
+        Some(reason::NODE_LOST) => Cause::NodeLost,
+        _ => Cause::PodEvicted,
+    };
+    let since = pod.disruption.as_ref().and_then(|disruption| disruption.since);
+    Trouble { cause, words: failure.message.unwrap_or_default(), since }
+}
+
+fn by_container(pod: &PodFacts, container: &ContainerFacts) -> Option<Trouble> {
+    let name = &container.name;
+    let (cause, words, since) = match &container.state {
+        ContainerState::Waiting { reason, message } => {
+            let words = words::quote(message);
+            let (cause, words) = match reason.as_str() {
+                "ErrImagePull"
+                | "ImagePullBackOff"
+                | "InvalidImageName"
+                | "ErrImageNeverPull"
+                | "RegistryUnavailable"
+                | "ImageInspectError"
+                | "SignatureValidationFailed" => {
+                    (Cause::ImagePull, format!("{}: {}", container.image, registry(message)))
+                }
+                "CreateContainerConfigError" => {
+                    (Cause::ConfigMissing, format!("container {name}: {words}"))
+                }
+                "CreateContainerError"
+                | "RunContainerError"
+                | "PreCreateHookError"
+                | "PreStartHookError"
+                | "PostStartHookError" => {
+                    (Cause::CannotRun, format!("container {name}: {}", runtime(message)))
+                }
+                "CrashLoopBackOff" if container.init => (
+                    Cause::InitFailed,
+                    format!("init container {name} ends with an error again and again"),
+                ),
+                "CrashLoopBackOff" => (
+                    Cause::ContainerFailed,
+                    format!("container {name} ends with an error again and again"),
+                ),
+                _ => return None,
+            };
+            (cause, words, pod.created)
+        }
+        ContainerState::Terminated { code, reason, message, at, .. } if *code != 0 => {
+            let words = words::quote(message);
+            let said = if words.is_empty() { String::new() } else { format!(": {words}") };
+            let ended = format!("ended with code {code}{said}");
+            if matches!(reason.as_str(), "StartError" | "ContainerCannotRun") {
+                (Cause::CannotRun, format!("container {name}: {}", runtime(message)), *at)
+            } else if container.init {
+                (Cause::InitFailed, format!("init container {name} {ended}"), *at)
+            } else {
+                let report = pod.report.as_ref().filter(|report| report.exit_code == *code);
+                match report {
+                    // Being told to stop is how every replaced pod ends.
+                    Some(_) if *code == 143 || pod.deleting.is_some() => return None,
+                    Some(report) => (Cause::ContainerFailed, report.message.clone(), *at),
+                    None => (Cause::ContainerFailed, format!("container {name} {ended}"), *at),
+                }
+            }
+        }
+        _ => return None,
+    };
+    Some(Trouble { cause, words, since })
+}
+
+/// What the kubelet tells in events only.
+fn by_event(scene: &Scene<'_>, pod: &PodFacts) -> Option<Trouble> {
+    if pod.phase != Phase::Pending || pod.node.is_none() {
+        return None;
+    }
+    let (cause, event) = scene
+        .observed
+        .events
+        .iter()
+        .filter(|event| event.warning && event.kind == "Pod" && event.uid == pod.uid)
+        .filter_map(|event| {
+            let cause = match event.reason.as_str() {
+                "FailedMount" | "FailedAttachVolume" | "FailedMapVolume" => Cause::MountFailed,
+                "FailedCreatePodSandBox" | "NetworkNotReady" => Cause::SandboxFailed,
+                _ => return None,
+            };
+            Some((cause, event))
+        })
+        .max_by_key(|(_, event)| (event.last, &event.message))?;
+    Some(Trouble { cause, words: words::quote(&event.message), since: event.first })
+}
+
+fn by_scheduler(pod: &PodFacts) -> Option<Trouble> {
+    let why = pod.unscheduled.as_deref()?;
+    let gated = why.reason == "SchedulingGated";
+    let cause = if gated { Cause::SchedulingGated } else { Cause::Unschedulable };
+    Some(Trouble { cause, words: why.message.clone(), since: why.since.or(pod.created) })
+}
+
+/// The sentence for one trouble of one or several pods.
+fn tell(scene: &Scene<'_>, trouble: &Trouble, pod: &PodFacts, names: &[String]) -> Found {
+    let size = scene.shape.size;
+    let who = words::pods(names, size);
+    let words = &trouble.words;
+    let more = match names.len() - 1 {
+        0 => String::new(),
+        n => format!(" (and {n} more {} like it)", words::plural(n as u32, "pod", "pods")),
+    };
+    let name = pod.short_name();
+    let found = match trouble.cause {
+        Cause::NodeLost if pod.deleting.is_some() => Found::new(
+            Cause::NodeLost,
+            format!("pod {name} hangs on node {words}, which does not answer{more}"),
+        )
+        .to_do(
+            "wait: pods on a lost node are removed by force once they have fenced themselves off",
+        ),
+        Cause::NodeLost | Cause::PodEvicted | Cause::OutOfMemory => {
+            let found = Found::new(trouble.cause, format!("{words}{more}"));
+            match trouble.cause {
+                Cause::OutOfMemory => {
+                    found.to_do("raise resources.limits.memory, or put fewer tasks on a pod")
+                }
+                _ => found,
+            }
+        }
+        Cause::CannotRun => Found::new(trouble.cause, format!("{name} cannot run {words}{more}"))
+            .to_do("check that the image is built for the nodes' processors"),
+        Cause::InitFailed => Found::new(trouble.cause, format!("{words}, in {name}{more}"))
+            .to_do("read the logs of that init container"),
+        Cause::ContainerFailed => Found::new(trouble.cause, format!("{words}, in {name}{more}"))
+            .to_do("read the logs of that pod"),
+        Cause::ConfigMissing => {
+            Found::new(trouble.cause, format!("{who} cannot be configured: {words}"))
+                .to_do("make what is missing; the pods start as soon as it is there")
+        }
+        Cause::ImagePull => Found::new(trouble.cause, format!("{who} cannot pull image {words}"))
+            .to_do("check the image's name, and imagePullSecrets if the registry wants a login"),
+        Cause::MountFailed => Found::new(trouble.cause, format!("{who} cannot mount: {words}"))
+            .to_do("make the volume, Secret or ConfigMap that is named"),
+        Cause::SandboxFailed => {
+            let node = pod.node.as_deref().unwrap_or("its node");
+            Found::new(trouble.cause, format!("{who} cannot be set up on {node}: {words}"))
+                .to_do("look at the container runtime and the network plugin of that node")
+        }
+        Cause::SchedulingGated => {
+            Found::new(trouble.cause, format!("{who} {} held back by a scheduling gate", is(names)))
+                .to_do("find out who is to remove the gate (spec.schedulingGates of the pods)")
+        }
+        _ => unschedulable(scene, pod, names, &who, words),
+    };
+    found.since(trouble.since)
+}
+
+fn is(names: &[String]) -> &'static str {
+    words::plural(names.len() as u32, "is", "are")
+}
+
+fn unschedulable(
+    scene: &Scene<'_>,
+    pod: &PodFacts,
+    names: &[String],
+    who: &str,
+    words: &str,
+) -> Found {
+    let requests = pod.unscheduled.as_ref().map(|why| why.requests.clone()).unwrap_or_default();
+    let verdict = scheduler::condense(words, &requests);
+    let message = format!("{who} cannot be scheduled: {}", verdict.words);
+    let found = Found::new(Cause::Unschedulable, message);
+    let placed = scene.shape.size.saturating_sub(names.len() as u32);
+    let fewer = (placed > 0
+        && placed < scene.shape.min_size
+        && scene.pods.get(&0).is_some_and(|pod| pod.node.is_some()))
+    .then(|| format!(", or set minSize: {placed}"))
+    .unwrap_or_default();
+    match verdict.resource.as_deref() {
+        Some(resource) => {
+            let unit = if resource == "cpu" { "CPUs" } else { resource };
+            let less = match requests.get(resource) {
+                Some(asked) if resource == "cpu" => {
+                    format!("ask for less than {asked} {unit} a pod")
+                }
+                Some(asked) => format!("ask for less than {asked} of {unit} a pod"),
+                None => format!("ask for less {unit}"),
+            };
+            found.to_do(format!("{less}{fewer}, or add nodes"))
+        }
+        None => found.to_do(format!("change what is named{fewer}, or add nodes that fit")),
+    }
+}
+
+/// The registry's words without the runtime's frame. The kubelet repeats them while it backs off, so
+/// that both states give one sentence.
+fn registry(message: &str) -> String {
+    let mut words = message;
+    if let Some((_, rest)) = words.split_once("ErrImagePull: ") {
+        words = rest;
+    }
+    if words.starts_with("rpc error: ")
+        && let Some((_, rest)) = words.split_once(" desc = ")
+    {
+        words = rest;
+    }
+    for frame in [
+        "failed to pull and unpack image ",
+        "failed to resolve image ",
+        "failed to resolve reference ",
+    ] {
+        if let Some(rest) = words.strip_prefix(frame)
+            && let Some((_, rest)) = rest.split_once("\": ")
+        {
+            words = rest;
+        }
+    }
+    match words::quote(words) {
+        empty if empty.is_empty() => "the registry gave no reason".to_owned(),
+        words => words,
+    }
+}
+
+/// The runtime's words without the frames of its layers.
+fn runtime(message: &str) -> String {
+    let mut words = message;
+    for frame in ["unable to start container process: ", "error during container init: "] {
+        if let Some((_, rest)) = words.split_once(frame) {
+            words = rest;
+        }
+    }
+    words::quote(words)
+}
