@@ -86,14 +86,7 @@ pub fn up(shape: Shape, say: &mut dyn FnMut(&str)) -> Result<Folder, ClusterErro
     let folder = Folder::new(&shape.name);
     let plan = Plan::new(shape, say)?;
     let program = program()?;
-    let parent = clusters_dir();
-    fs::create_dir_all(&parent).map_err(file("create", &parent))?;
-    match fs::create_dir(folder.root()) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(ClusterError::Exists { name: folder.name().into() });
-        }
-        outcome => outcome.map_err(file("create", folder.root()))?,
-    }
+    create_root(&folder)?;
     let outcome = start(&folder, &plan, &program, say);
     if outcome.is_err() {
         // The guard removes the folder when it ends; where none came to be, this does.
@@ -104,6 +97,21 @@ pub fn up(shape: Shape, say: &mut dyn FnMut(&str)) -> Result<Folder, ClusterErro
         let _ = fs::remove_dir_all(folder.root());
     }
     outcome.map(|()| folder)
+}
+
+fn create_root(folder: &Folder) -> Result<(), ClusterError> {
+    let parent = clusters_dir();
+    loop {
+        fs::create_dir_all(&parent).map_err(file("create", &parent))?;
+        match fs::create_dir(folder.root()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(ClusterError::Exists { name: folder.name().into() });
+            }
+            // The end of the last other cluster has just removed the parent.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            outcome => return outcome.map_err(file("create", folder.root())),
+        }
+    }
 }
 
 fn start(
@@ -146,19 +154,24 @@ fn start(
     Err(failed(format!("its keeper ended: {}", text.trim())))
 }
 
+/// Writes down what a cluster consists of now.
+pub fn census(folder: &Folder) -> Census {
+    let before = fs::read_to_string(folder.path("settings.json")).ok();
+    let before = before.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let top = pid(folder, "guard").or_else(|| pid(folder, "keeper"));
+    Census::take(top, before, outer_port(folder))
+}
+
 /// Ends a cluster, running or not, and proves that nothing of it is left. Answers how many processes
 /// and namespaces there were.
 pub fn down(folder: &Folder) -> Result<(usize, usize), ClusterError> {
     if !folder.root().exists() {
         return Err(ControlError::NotUp { name: folder.name().into() }.into());
     }
-    let before = fs::read_to_string(folder.path("settings.json")).ok();
-    let before = before.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let shape = Plan::read(folder).map(|plan| plan.shape);
     let guard = pid(folder, "guard");
     let keeper = pid(folder, "keeper");
-    let port = outer_port(folder);
-    let census = Census::take(guard.or(keeper), before, port);
+    let census = census(folder);
     if control::ask(folder, &Request::Down).is_err()
         && let Some(keeper) = keeper
     {

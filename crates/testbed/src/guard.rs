@@ -5,7 +5,7 @@
 
 use crate::census;
 use crate::cgroups;
-use crate::layout::{Folder, Shape};
+use crate::layout::{Folder, Shape, clusters_dir};
 use crate::plan::{Plan, PlanError};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -97,6 +97,8 @@ pub fn clean(folder: &Folder, shape: &Shape) {
         let _ = copy_logs(&folder.path("log"), logs);
     }
     let _ = fs::remove_dir_all(folder.root());
+    // Stays if there are other clusters.
+    let _ = fs::remove_dir(clusters_dir());
 }
 
 fn copy_logs(from: &Path, to: &Path) -> io::Result<()> {

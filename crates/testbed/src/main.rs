@@ -272,9 +272,11 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let folder = named.folder()?;
             let node = node.map(|name| parse_node(&name)).transpose()?;
             let target = cluster::process_of(&folder, node)?;
-            let mut environment = vec![("KUBECONFIG", folder.kubeconfig("admin").into_os_string())];
-            environment
-                .extend(show::search_path(&Plan::read(&folder)?)?.map(|path| ("PATH", path)));
+            let mut environment = vec![
+                ("KUBECONFIG", folder.kubeconfig("admin").into_os_string()),
+                ("KUBECACHEDIR", folder.path("kubectl-cache").into_os_string()),
+            ];
+            environment.push(("PATH", show::search_path(&Plan::read(&folder)?)?));
             return Ok(exit(enter::run(target, &command, &environment)?));
         }
         Verb::Node { named, node, action } => {

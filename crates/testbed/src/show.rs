@@ -57,6 +57,8 @@ pub(crate) fn environment(folder: &Folder) -> Result<()> {
     let plan =
         Plan::read(folder).map_err(|_| ControlError::NotUp { name: folder.name().into() })?;
     println!("export KUBECONFIG={}", folder.outer_kubeconfig().display());
+    // kubectl's cache goes by address, which is not for ever one cluster's.
+    println!("export KUBECACHEDIR={}", folder.path("kubectl-cache").display());
     println!(
         "export PATH={}:$PATH",
         folders(&plan).map(|path| path.display().to_string()).join(":")
@@ -65,10 +67,10 @@ pub(crate) fn environment(folder: &Folder) -> Result<()> {
 }
 
 /// The caller's search path with the cluster's programs before all others.
-pub(crate) fn search_path(plan: &Plan) -> Result<Option<OsString>> {
+pub(crate) fn search_path(plan: &Plan) -> Result<OsString> {
     let others = env::var_os("PATH").unwrap_or_default();
     let all = folders(plan).into_iter().chain(env::split_paths(&others));
-    Ok(Some(env::join_paths(all).context("join the search path")?))
+    env::join_paths(all).context("join the search path")
 }
 
 fn folders(plan: &Plan) -> [PathBuf; 2] {

@@ -2,7 +2,7 @@
 
 use crate::suite::{self, Suite, Tier};
 use crate::tally::{Clock, Row, Tally, closing};
-use crate::{dist, lint, mpi, workspace};
+use crate::{dist, kube, lint, mpi, workspace};
 use anyhow::Result;
 
 /// A part of a run, one line of the table.
@@ -31,6 +31,7 @@ pub(crate) fn run() -> bool {
         Stage::Test(Tier::Sim),
         Stage::Test(Tier::Local),
         Stage::Test(Tier::Mpi),
+        Stage::Test(Tier::Kube),
     ])
 }
 
@@ -49,6 +50,7 @@ pub(crate) fn run_tiers(stages: &[Stage]) -> bool {
         let outcome = match stage {
             Stage::Lint => lint::run(clock),
             Stage::Test(Tier::Mpi) => mpi_programs(clock),
+            Stage::Test(Tier::Kube) => kubernetes(&mut suite, clock),
             Stage::Test(tier) => tests(&mut suite, *tier, clock),
         };
         let tally = outcome.unwrap_or_else(|error| {
@@ -74,6 +76,14 @@ fn tests(suite: &mut Option<Suite>, tier: Tier, clock: Clock) -> Result<Tally> {
     }
     let suite = suite.as_ref().expect("the suite was built above");
     suite.run(tier, clock)
+}
+
+/// The cluster's programs and our own, of which its images are made, then the tests on it.
+fn kubernetes(suite: &mut Option<Suite>, clock: Clock) -> Result<Tally> {
+    clock.say("building quorate and its agent (release)");
+    dist::build()?;
+    kube::prepare(clock)?;
+    tests(suite, Tier::Kube, clock)
 }
 
 /// Real MPI programs need the shipped binaries.

@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-observe", &["quorate-api", "quorate-contract", "quorate-plan"]),
     ("quorate-cli", &["quorate-api", "quorate-contract", "quorate-hostlist", "quorate-plan"]),
     ("quorate-testbed", &[]),
+    ("quorate-e2e", &["quorate-api", "quorate-contract", "quorate-plan", "quorate-testbed"]),
     ("xtask", &[]),
 ];
 

@@ -15,6 +15,7 @@ mod deps;
 mod dist;
 mod exec;
 mod golden;
+mod kube;
 mod lint;
 mod mpi;
 mod suite;
@@ -23,6 +24,7 @@ mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -70,6 +72,14 @@ enum Chore {
     Golden,
     /// Builds the shipped binaries into target/dist.
     Dist,
+    /// The test cluster, a real Kubernetes on this machine: build, up, down, status, env, exec and
+    /// more; `kube help` lists them.
+    #[command(disable_help_flag = true)]
+    Kube {
+        /// What the program `testbed` takes.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// The MPIs that the tests use.
     Mpi {
         #[command(subcommand)]
@@ -119,6 +129,7 @@ fn run(chore: &Chore) -> Result<bool> {
             Ok(true)
         }
         Chore::Deps => deps::run(),
+        Chore::Kube { arguments } => kube::run(arguments),
         Chore::Mpi { chore: MpiChore::Setup { names } } => {
             mpi::fetch::setup(names, tally::Clock::start())
         }

@@ -24,6 +24,8 @@ pub(crate) enum Tier {
     Local,
     /// Real MPI programs over local clusters, and the examples.
     Mpi,
+    /// A real Kubernetes with three nodes, in namespaces of this machine.
+    Kube,
 }
 
 impl Tier {
@@ -33,6 +35,7 @@ impl Tier {
             Self::Sim => "sim",
             Self::Local => "local",
             Self::Mpi => "mpi",
+            Self::Kube => "kube",
         }
     }
 }
@@ -92,6 +95,7 @@ fn tier_of(package: &str, kind: &str) -> Tier {
     match (package, kind) {
         ("overlay", "test") => Tier::Sim,
         ("agent" | "cli", "test") => Tier::Local,
+        ("testbed" | "e2e", "test") => Tier::Kube,
         _ => Tier::Unit,
     }
 }
@@ -178,6 +182,8 @@ mod tests {
         assert_eq!(tier_of("overlay", "lib"), Tier::Unit);
         assert_eq!(tier_of("agent", "test"), Tier::Local);
         assert_eq!(tier_of("api", "test"), Tier::Unit);
+        assert_eq!(tier_of("e2e", "test"), Tier::Kube);
+        assert_eq!(tier_of("testbed", "lib"), Tier::Unit);
     }
 
     #[test]
