@@ -44,7 +44,7 @@ fn wait(cluster: &Cluster, condition: &str, object: &str) {
 }
 
 fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !reached() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(100));

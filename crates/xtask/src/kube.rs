@@ -11,13 +11,13 @@ use std::process::{Command, Stdio};
 
 /// Becomes the program `testbed` with these arguments; returns only if it cannot.
 pub(crate) fn run(arguments: &[OsString]) -> Result<bool> {
-    let program = build()?;
+    let program = program()?;
     let error = Command::new(&program).args(arguments).exec();
     Err(error).with_context(|| format!("start {}", program.display()))
 }
 
 /// Builds the program and answers where it is.
-fn build() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     let output = workspace::cargo()
         .args(["build", "--quiet", "--locked", "-p", "quorate-testbed", "--bin", "testbed"])
         .arg("--message-format=json-render-diagnostics")
@@ -36,7 +36,7 @@ fn build() -> Result<PathBuf> {
 /// Builds the programs of the cluster, so that no test waits for it. The first time takes minutes.
 pub(crate) fn prepare(clock: Clock) -> Result<()> {
     clock.say("building the parts of Kubernetes that are not in the cache");
-    let status = Command::new(build()?)
+    let status = Command::new(program()?)
         .arg("build")
         .stdout(Stdio::null())
         .status()

@@ -2,7 +2,7 @@
 //! from what libtest prints.
 
 use crate::tally::{Clock, Tally};
-use crate::{exec, workspace};
+use crate::{exec, kube, workspace};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
@@ -104,9 +104,12 @@ impl Suite {
     /// Runs the programs of `tier`; what a failed one printed is shown whole.
     pub(crate) fn run(&self, tier: Tier, clock: Clock) -> Result<Tally> {
         let mut total = Tally::default();
+        // Otherwise each test program would ask cargo for it.
+        let testbed = if tier == Tier::Kube { Some(kube::program()?) } else { None };
         for program in self.programs.iter().filter(|program| program.tier == tier) {
             let mut command = Command::new(&program.executable);
             command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+            command.envs(testbed.iter().map(|path| ("QUORATE_TESTBED", path)));
             total.add(counted(&program.name, &mut command, clock)?);
         }
         if tier == Tier::Unit {
