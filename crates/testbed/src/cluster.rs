@@ -6,6 +6,7 @@ use crate::control::{self, ControlError, NodeAction, Request, Status};
 use crate::keeper::Event;
 use crate::layout::{Folder, Node, Shape, ShapeError, clusters_dir};
 use crate::plan::{Plan, PlanError};
+use crate::tools;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -40,6 +41,9 @@ pub enum ClusterError {
     /// It needs the rights of root.
     #[error("a cluster needs root: it makes namespaces, control groups and overlays")]
     NotRoot,
+    /// Programs of the distribution are missing.
+    #[error(transparent)]
+    Tools(#[from] tools::Missing),
     /// A file could not be used.
     #[error("cannot {doing} {}", path.display())]
     File {
@@ -82,6 +86,9 @@ pub fn up(shape: Shape, say: &mut dyn FnMut(&str)) -> Result<Folder, ClusterErro
     shape.check()?;
     if !nix::unistd::geteuid().is_root() {
         return Err(ClusterError::NotRoot);
+    }
+    if shape.nodes > 0 {
+        tools::check()?;
     }
     let folder = Folder::new(&shape.name);
     let plan = Plan::new(shape, say)?;
@@ -229,11 +236,12 @@ pub fn process_of(folder: &Folder, node: Option<Node>) -> Result<u32, ClusterErr
         .ok_or_else(|| ControlError::Refused(format!("node {} is not running", node.name())).into())
 }
 
-/// The program `testbed`, which keepers and nodes are: `QUORATE_TESTBED`, else the calling program
+/// The program `testbed`, which keepers and nodes are: `QUORATE_TESTBED_PROGRAM`, else the calling program
 /// if it is that, else built by cargo.
 pub fn program() -> Result<PathBuf, ClusterError> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    if let Some(program) = env::var_os("QUORATE_TESTBED").filter(|value| !value.is_empty()) {
+    if let Some(program) = env::var_os("QUORATE_TESTBED_PROGRAM").filter(|value| !value.is_empty())
+    {
         return Ok(PathBuf::from(program));
     }
     if let Ok(own) = env::current_exe()

@@ -29,6 +29,7 @@ pub mod node;
 pub mod pause;
 pub mod pki;
 pub mod plan;
+pub mod tools;
 
 pub use cluster::{Cluster, ClusterError};
 pub use layout::{Node, Shape};

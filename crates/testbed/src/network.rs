@@ -75,6 +75,10 @@ fn commands(shape: &Shape) -> Vec<(Option<String>, Vec<String>)> {
         ];
         let others = shape.nodes().filter(|other| Some(*other) != *node);
         lines.extend(others.map(|o| format!("route add {} via {}", o.pods(), o.address())));
+        if node.is_none() && shape.nodes > 0 {
+            // No proxy runs here. Any node's takes such packets and gives them its own address.
+            lines.push(format!("route add {SERVICES} via {}", Node(1).address()));
+        }
         if node.is_some() {
             // Without a route the kernel refuses before the proxy's rules see the packet, so that
             // the node itself and pods on its network could not reach services.

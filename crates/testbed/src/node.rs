@@ -21,6 +21,7 @@ use crate::configuration as text;
 use crate::layout::{Folder, Node};
 use crate::network;
 use crate::plan::{Plan, PlanError};
+use crate::tools;
 use mounts::MountError;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -37,8 +38,6 @@ use std::time::{Duration, Instant};
 
 /// containerd answers within this, or something is wrong.
 const RUNTIME_LIMIT: Duration = Duration::from_secs(30);
-/// Where programs of the distribution are.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The socket of containerd on the node.
 pub const RUNTIME_SOCKET: &str = "/run/containerd/containerd.sock";
 
@@ -207,7 +206,7 @@ fn enforce_policies(folder: &Folder, node: Node, output: &Path) -> Result<Child,
     let child = start(folder, node, "network-policies", &mut command)?;
     let output = Command::new("iptables")
         .args(policies::RULE)
-        .env("PATH", PATH)
+        .env("PATH", tools::PATH)
         .output()
         .map_err(|source| NodeError::Start { name: "iptables", source })?;
     if output.status.success() {
@@ -246,7 +245,12 @@ fn start(
     let path = folder.log(&format!("{}-{name}", node.name()));
     let log = File::options().create(true).append(true).open(&path).map_err(failed)?;
     let errors = log.try_clone().map_err(failed)?;
-    command.env("PATH", PATH).current_dir("/").stdin(Stdio::null()).stdout(log).stderr(errors);
+    command
+        .env("PATH", tools::PATH)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors);
     command.spawn().map_err(failed)
 }
 
@@ -267,7 +271,7 @@ pub fn load(image: &Path) -> Result<(), NodeError> {
     let output = Command::new("ctr")
         .args(["--namespace", "k8s.io", "images", "import"])
         .arg(image)
-        .env("PATH", PATH)
+        .env("PATH", tools::PATH)
         .output()
         .map_err(|source| NodeError::Start { name: "ctr", source })?;
     if output.status.success() {

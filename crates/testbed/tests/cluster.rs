@@ -72,6 +72,9 @@ fn a_jobset_runs_over_three_nodes_that_fail_and_come_back_and_nothing_is_left() 
     // Beside the control plane and on a node, names of the cluster mean something.
     let mut lookup = cluster.exec(None).unwrap();
     output(lookup.args(["getent", "hosts", "kubernetes.default.svc.cluster.local"]));
+    let mut by_service = cluster.exec(None).unwrap();
+    by_service.args(["kubectl", "--server=https://kubernetes.default.svc.cluster.local"]);
+    output(by_service.args(["get", "namespaces"]));
     let mut host_name = cluster.exec(Some(Node(2))).unwrap();
     assert_eq!(output(host_name.arg("hostname")).trim(), "n2");
     let mut failing = cluster.exec(None).unwrap();

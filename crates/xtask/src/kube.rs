@@ -33,11 +33,15 @@ pub(crate) fn program() -> Result<PathBuf> {
     text.lines().filter_map(executable).next_back().context("cargo built no testbed")
 }
 
+/// What the tests need; the other modules are the peers of benchmarks.
+const MODULES: [&str; 6] = ["core", "etcd", "helm", "kueue", "kwok", "network-policies"];
+
 /// Builds the programs of the cluster, so that no test waits for it. The first time takes minutes.
 pub(crate) fn prepare(clock: Clock) -> Result<()> {
     clock.say("building the parts of Kubernetes that are not in the cache");
     let status = Command::new(program()?)
         .arg("build")
+        .args(MODULES)
         .stdout(Stdio::null())
         .status()
         .context("start testbed")?;

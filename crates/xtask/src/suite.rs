@@ -109,7 +109,7 @@ impl Suite {
         for program in self.programs.iter().filter(|program| program.tier == tier) {
             let mut command = Command::new(&program.executable);
             command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-            command.envs(testbed.iter().map(|path| ("QUORATE_TESTBED", path)));
+            command.envs(testbed.iter().map(|path| ("QUORATE_TESTBED_PROGRAM", path)));
             total.add(counted(&program.name, &mut command, clock)?);
         }
         if tier == Tier::Unit {
