@@ -137,7 +137,7 @@ struct Keeper {
 /// standard input says that the guard has died.
 pub fn run(folder: Folder) -> Result<std::convert::Infallible, KeeperError> {
     let plan = Plan::read(&folder)?;
-    settle(&folder)?;
+    settle(&folder, &plan)?;
     let loopback = (Ipv4Addr::LOCALHOST, 0);
     let unbound =
         |source| KeeperError::File { doing: "listen on", path: "127.0.0.1".into(), source };
@@ -209,8 +209,10 @@ fn end_with_guard(keeper: &Keeper) {
     std::process::exit(1);
 }
 
-/// A mount namespace in which `/proc`, `/run` and `/etc` are the cluster's own.
-fn settle(folder: &Folder) -> Result<(), KeeperError> {
+/// A mount namespace in which `/proc`, `/run` and `/etc` are the cluster's own. Here, and not on the
+/// nodes, is the memory that their images and containers are in: it outlives a node that is killed,
+/// as a disk does.
+fn settle(folder: &Folder, plan: &Plan) -> Result<(), KeeperError> {
     unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|source| KeeperError::Namespace { doing: "make a mount namespace", source })?;
     mounts::private_root()?;
@@ -221,6 +223,10 @@ fn settle(folder: &Folder) -> Result<(), KeeperError> {
         fs::create_dir_all(path).map_err(file("create", path))?;
     }
     mounts::overlay(Path::new("/etc"), &upper, &work)?;
+    mounts::memory(&folder.path("etcd"))?;
+    for node in plan.shape.nodes() {
+        mounts::memory(&folder.node(node, "containerd"))?;
+    }
     Ok(())
 }
 

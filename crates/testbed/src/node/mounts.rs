@@ -117,6 +117,14 @@ pub(crate) fn tmpfs(target: &Path) -> Result<(), MountError> {
         .map_err(failed("tmpfs", target))
 }
 
+/// Memory for what would be slow to write, and slower to remove. Whatever is in it may be used: set-id
+/// programs and devices of images too.
+pub(crate) fn memory(target: &Path) -> Result<(), MountError> {
+    fs::create_dir_all(target).map_err(make(target))?;
+    mount(Some("tmpfs"), target, Some("tmpfs"), MsFlags::empty(), Some("mode=700"))
+        .map_err(failed("tmpfs", target))
+}
+
 /// A folder over itself: what is written goes to `upper`.
 pub(crate) fn overlay(target: &Path, upper: &Path, work: &Path) -> Result<(), MountError> {
     let options = format!(
