@@ -19,6 +19,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
     ("quorate-tls", &["quorate-contract"]),
     (
+        "quorate-controller",
+        &[
+            "quorate-api",
+            "quorate-contract",
+            "quorate-hostlist",
+            "quorate-observe",
+            "quorate-plan",
+            "quorate-tls",
+        ],
+    ),
+    (
         "quorate-agent",
         &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi", "quorate-tls"],
     ),
