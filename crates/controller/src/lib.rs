@@ -12,8 +12,14 @@
 #![forbid(unsafe_code)]
 
 pub mod context;
+pub mod lease;
+pub mod metrics;
+pub mod process;
+pub mod request;
 pub mod run;
+pub mod serve;
 pub mod settings;
+pub mod telemetry;
 
 pub use context::Options;
 pub use run::run;

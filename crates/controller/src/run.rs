@@ -3,9 +3,12 @@
 use kube::Client;
 use kube::api::{Api, ListParams};
 use quorate_api::MiniCluster;
+use std::sync::Arc;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Options;
+use crate::metrics::Metrics;
 
 /// Why the controller cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +21,14 @@ pub enum RunError {
 }
 
 /// Works until `stop` is cancelled; what was begun is finished first.
+///
+/// `client` refuses writes once this process no longer leads (`request::refused_by_fence` tells);
+/// `synced` is set once the caches are filled.
 pub async fn run(
     client: Client,
     options: Options,
+    metrics: Arc<Metrics>,
+    synced: watch::Sender<bool>,
     stop: CancellationToken,
 ) -> Result<(), RunError> {
     let objects = Api::<MiniCluster>::all(client)
@@ -28,6 +36,8 @@ pub async fn run(
         .await
         .map_err(|error| RunError::List(Box::new(error)))?;
     tracing::info!(seen = objects.items.len(), concurrency = options.concurrency, "started");
+    synced.send_replace(true);
+    metrics.queue_depth.set(0);
     stop.cancelled().await;
     Ok(())
 }
