@@ -26,7 +26,7 @@ pub mod reason {
     /// Not accepted: a change that a running JobSet cannot take.
     pub const IMMUTABLE: &str = "Immutable";
     /// Not accepted: the API server or a webhook refuses one of the objects.
-    pub const REFUSED: &str = "Refused";
+    pub const REFUSED: &str = "AdmissionRefused";
 
     /// Suspended by `spec.suspend`.
     pub const SUSPENDED_BY_SPEC: &str = "SuspendedBySpec";

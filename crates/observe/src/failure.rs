@@ -62,16 +62,20 @@ fn find(scene: &Scene<'_>) -> Option<Failure> {
 }
 
 /// How a launcher's pod failed, if it did.
-fn of_launcher(scene: &Scene<'_>, pod: &PodFacts) -> Option<Failure> {
+fn of_launcher<'a>(scene: &Scene<'a>, pod: &'a PodFacts) -> Option<Failure> {
     let end = end_of(pod);
-    let mut failure = match (&pod.report, &end) {
+    let mut failure = match (scene.report(pod), &end) {
         (Some(report), _) if report.exit_code != 0 => of_report(report),
         (Some(_), Some(End { code: Some(0), .. })) => return None,
         (_, Some(end)) if end.code != Some(0) => of_end(pod, end),
         _ => return None,
     };
     failure.attempt = Some(pod.attempt.cast_signed());
-    failure.node = failure.node.or_else(|| pod.node.clone());
+    failure.node = failure.node.or_else(|| {
+        let named = |one: &&PodFacts| failure.pod.as_ref() == Some(&one.short_name());
+        let mut pods = scene.observed.all_pods().filter(|one| one.attempt == pod.attempt);
+        pods.find(named).and_then(|one| one.node.clone())
+    });
     // What Kubernetes did to a pod explains what the launcher could only see from outside.
     let vague = weight(&failure).1 <= 1;
     let taken = vague
@@ -131,7 +135,8 @@ fn of_end(pod: &PodFacts, end: &End<'_>) -> Failure {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     let start = matches!(end.reason, "StartError" | "ContainerCannotRun");
     let (word, message) = if start {
-        (reason::CANNOT_RUN, format!("the main container of {name} cannot be started{words}"))
+        let words = words::runtime(end.message);
+        (reason::CANNOT_RUN, format!("the main container of {name} cannot run: {words}"))
     } else {
         (reason::CONTAINER_FAILED, format!("the main container of {name} ended{code}{words}"))
     };

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 use quorate_api::conditions;
 use quorate_api::status::MiniClusterStatus;
-use quorate_contract::ClusterStatus;
 use quorate_contract::status::BrokerState;
+use quorate_contract::{ClusterStatus, Report};
 
 use crate::facts::Fact;
 use crate::facts::jobset::JobSetFacts;
@@ -139,6 +139,11 @@ impl<'a> Scene<'a> {
         self.same_run && self.old.attempt == Some(self.attempt.cast_signed())
     }
 
+    /// Whether this attempt had its quorum when the last status was written.
+    pub(crate) fn was_quorate(&self) -> bool {
+        self.same_attempt() && self.old.quorate_time.is_some()
+    }
+
     fn rank_0_says_quorate(&self) -> bool {
         let Some(launcher) = self.launcher.filter(|pod| !pod.ended()) else { return false };
         match self.live {
@@ -147,9 +152,24 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// How the launcher of this attempt ended, if it did.
+    /// How the launcher of this attempt ended, if it did; its broker may know before its pod does.
     pub(crate) fn end(&self) -> Option<End<'a>> {
-        end_of(self.launcher?)
+        let told = self.live.and_then(|live| live.report.as_ref()).map(|report| End {
+            code: Some(report.exit_code),
+            reason: report.reason.as_str(),
+            message: &report.message,
+            at: None,
+        });
+        end_of(self.launcher?).or(told)
+    }
+
+    /// What a pod left behind; of the launcher also what it is going to leave.
+    pub(crate) fn report(&self, pod: &'a PodFacts) -> Option<&'a Report> {
+        let told = self
+            .live
+            .filter(|_| self.launcher.is_some_and(|launcher| launcher.uid == pod.uid))
+            .and_then(|live| live.report.as_ref());
+        pod.report.as_deref().or(told)
     }
 
     /// Whether the program runs, or people can use the cluster.

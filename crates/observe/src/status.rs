@@ -73,11 +73,10 @@ fn state(scene: &Scene<'_>) -> State {
         Turn::Suspended => State::Suspended,
         Turn::Quorate if !scene.shape.program => State::Ready,
         Turn::Quorate | Turn::Waiting if scene.runs() => State::Running,
-        Turn::Quorate => State::Starting,
         // What ran has ended, but its cluster is still there.
         Turn::Ended if begun && scene.shape.program => State::Running,
         Turn::Ended if begun => State::Ready,
-        Turn::Ended => State::Starting,
+        Turn::Quorate | Turn::Ended => State::Starting,
         _ if scene.attempt > 0 && !begun => State::Restarting,
         _ if scene.jobset.is_some_and(|jobset| jobset.restarting.holds().is_some()) => {
             State::Restarting
@@ -108,11 +107,13 @@ fn quorate_time(scene: &Scene<'_>) -> Option<Time> {
     if kept.is_some() {
         return kept;
     }
-    let reported = scene
-        .launcher
-        .and_then(|pod| pod.report.as_ref())
-        .and_then(|report| report.phases.quorate)
-        .and_then(|at| Timestamp::from_millisecond(i64::try_from(at).ok()?).ok());
+    let told = scene.launcher.and_then(|pod| scene.report(pod)).map(|report| &report.phases);
+    let reported = told
+        .or_else(|| scene.live.map(|live| &live.phases))
+        .and_then(|phases| phases.quorate)
+        .and_then(|at| Timestamp::from_millisecond(i64::try_from(at).ok()?).ok())
+        // The pod's clock may be ahead of ours.
+        .map(|at| at.min(scene.now));
     let seen = match scene.turn {
         Turn::Quorate => scene
             .launcher

@@ -238,6 +238,8 @@ pub struct Why {
     pub brokers: Brokers,
     /// What a person can do, if anything.
     pub to_do: Option<String>,
+    /// Whether it has succeeded or failed for good.
+    pub over: bool,
 }
 
 /// Who is there.
@@ -274,10 +276,8 @@ impl Why {
             Cause::ProgramRuns => "is running",
             Cause::Ready => "is ready",
             Cause::ProgramEnded => "is ending",
-            Cause::Reported(_)
-            | Cause::RestartsExhausted
-            | Cause::DeadlineExceeded
-            | Cause::JobSetFailed => "failed",
+            Cause::Immutable => "was not changed",
+            _ if self.over => "failed",
             _ => "is not running",
         };
         let mut text = format!("{name} {state}: {}.", self.message);
@@ -314,7 +314,7 @@ impl Found {
         self
     }
 
-    fn to_do(mut self, to_do: impl Into<String>) -> Self {
+    fn advise(mut self, to_do: impl Into<String>) -> Self {
         self.to_do = Some(to_do.into());
         self
     }
@@ -371,5 +371,6 @@ pub(crate) fn of_scene(scene: &Scene<'_>) -> Why {
             missing,
         },
         to_do: found.to_do,
+        over: matches!(scene.turn, Turn::Over | Turn::Succeeded | Turn::Failed),
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use quorate_api::conditions::{self as kind, reason};
 
 use crate::scene::{Scene, Turn};
-use crate::why::{self, Why};
+use crate::why::{self, Cause, Why};
 
 /// All conditions, in the order of a cluster's life.
 pub(super) fn all(scene: &Scene<'_>, why: &Why) -> Vec<Condition> {
@@ -77,7 +77,9 @@ fn quorate(scene: &Scene<'_>) -> Said {
         Turn::Succeeded | Turn::Failed => says(kind::QUORATE, false, reason::FINISHED, ""),
         Turn::Ended => says(kind::QUORATE, false, reason::PROGRAM_ENDED, ""),
         _ => {
-            let (cause, message) = why::beneath(scene);
+            // A change that is not taken keeps no broker away.
+            let refusal = why::refusal(scene).filter(|(cause, _)| *cause != Cause::Immutable);
+            let (cause, message) = refusal.unwrap_or_else(|| why::beneath(scene));
             says(kind::QUORATE, false, cause.reason(), message)
         }
     }

@@ -21,10 +21,10 @@ pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
             Cause::WaitingForAdmission,
             format!("it waits for Kueue, which has not made a Workload in queue {queue} yet"),
         )
-        .to_do("if it stays so, check that Kueue runs and manages JobSets in this namespace")
+        .advise("if it stays so, check that Kueue runs and manages JobSets in this namespace")
     } else {
         Found::new(Cause::SuspendedByOther, "someone else has suspended its JobSet")
-            .to_do("resume the JobSet, or find out who suspended it")
+            .advise("resume the JobSet, or find out who suspended it")
     };
     Some(Found { since: found.since.or(since), ..found })
 }
@@ -36,7 +36,7 @@ fn by_spec(scene: &Scene<'_>) -> Found {
     } else {
         "spec.suspend is true"
     };
-    Found::new(Cause::SuspendedBySpec, message).to_do("set spec.suspend to false")
+    Found::new(Cause::SuspendedBySpec, message).advise("set spec.suspend to false")
 }
 
 fn by_kueue(workload: &WorkloadFacts) -> Found {
@@ -51,7 +51,7 @@ fn by_kueue(workload: &WorkloadFacts) -> Found {
             format!("its Workload {} is switched off{why}", workload.name),
         )
         .since(evicted.and_then(|fact| fact.since))
-        .to_do(format!("set spec.active of Workload {} to true", workload.name));
+        .advise(format!("set spec.active of Workload {} to true", workload.name));
     }
     if let Some(fact) = evicted
         && reserved.is_none()
@@ -71,7 +71,7 @@ fn by_kueue(workload: &WorkloadFacts) -> Found {
         let found = if fact.reason == "Inadmissible" {
             let message = format!("Kueue cannot admit it in queue {queue}: {words}");
             Found::new(Cause::WaitingForAdmission, message)
-                .to_do(format!("check the LocalQueue {queue} and its ClusterQueue"))
+                .advise(format!("check the LocalQueue {queue} and its ClusterQueue"))
         } else {
             let message = format!("it waits in queue {queue} of Kueue: {}", assigned(&words));
             Found::new(Cause::WaitingForAdmission, message)

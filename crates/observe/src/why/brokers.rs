@@ -1,6 +1,7 @@
 //! Clusters in which nothing is wrong: quorate ones, and those on their way there.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use quorate_api::names::LAUNCHER;
 
 use super::{Cause, Found, words};
 use crate::facts::pod::{ContainerState, Phase, PodFacts};
@@ -42,12 +43,10 @@ pub(super) fn look(scene: &Scene<'_>) -> Found {
     let Some(jobset) = scene.jobset else {
         return Found::new(Cause::Starting, "its JobSet is about to be made");
     };
-    let restart = (scene.attempt > 0 && scene.old.quorate_time.is_none())
-        || jobset.restarting.holds().is_some()
-        || (scene.attempt > 0 && !scene.same_attempt());
     let begun = begun(scene);
-    if restart {
-        return restarting(scene).since(begun);
+    if (scene.attempt > 0 && !scene.was_quorate()) || jobset.restarting.holds().is_some() {
+        let since = jobset.restarting.holds().and_then(|fact| fact.since);
+        return restarting(scene).since(since.or(begun));
     }
     if scene.running_pods() < scene.shape.size {
         return starting(scene).since(begun);
@@ -58,8 +57,14 @@ pub(super) fn look(scene: &Scene<'_>) -> Found {
 /// When it is time to name who is late.
 pub(super) fn deadlines(scene: &Scene<'_>) -> impl Iterator<Item = Timestamp> {
     let waits = scene.turn == Turn::Waiting && scene.jobset.is_some();
-    let youngest = scene.pods.values().filter_map(|pod| pod.created).max();
-    youngest.filter(|_| waits).map(|at| at + PATIENCE).into_iter()
+    youngest(scene).filter(|_| waits).map(|at| at + PATIENCE).into_iter()
+}
+
+/// When the last thing was made: a pod, else a Job, else the JobSet.
+fn youngest(scene: &Scene<'_>) -> Option<Timestamp> {
+    let pods = scene.pods.values().filter_map(|pod| pod.created).max();
+    pods.or_else(|| scene.observed.own_jobs().filter_map(|job| job.created).max())
+        .or_else(|| scene.jobset.and_then(|jobset| jobset.created))
 }
 
 /// When this attempt began, as far as its pods show.
@@ -70,8 +75,7 @@ fn begun(scene: &Scene<'_>) -> Option<Timestamp> {
 
 /// Whether it is still too early to name anyone.
 fn early(scene: &Scene<'_>) -> bool {
-    let youngest = scene.pods.values().filter_map(|pod| pod.created).max();
-    youngest.is_none_or(|at| scene.now < at + PATIENCE)
+    youngest(scene).is_none_or(|at| scene.now < at + PATIENCE)
 }
 
 fn restarting(scene: &Scene<'_>) -> Found {
@@ -147,7 +151,13 @@ fn waiting(scene: &Scene<'_>) -> Found {
     }
     let missing: Vec<String> = match scene.live {
         Some(live) => live.missing.iter().map(|one| format!("{} ({})", one.pod, one.why)).collect(),
-        None => scene.pods.values().filter(|pod| !pod.ready).map(|pod| pod.short_name()).collect(),
+        // A launcher is ready when the others are there.
+        None => scene
+            .pods
+            .values()
+            .filter(|pod| !pod.ready && pod.group != LAUNCHER)
+            .map(|pod| pod.short_name())
+            .collect(),
     };
     let online = scene.online();
     let named = match words::list(&missing, 5) {
@@ -158,7 +168,7 @@ fn waiting(scene: &Scene<'_>) -> Found {
         "{online} of {size} brokers {} connected, the quorum is {quorum}{named}",
         words::plural(online, "is", "are")
     );
-    Found::new(Cause::WaitingForBrokers, message)
-        .since(begun)
-        .to_do("look at the logs of the pods that are missing; can they reach the launcher's port?")
+    Found::new(Cause::WaitingForBrokers, message).since(begun).advise(
+        "look at the logs of the pods that are missing; can they reach the launcher's port?",
+    )
 }

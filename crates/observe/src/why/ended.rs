@@ -38,7 +38,7 @@ fn over(scene: &Scene<'_>) -> Found {
 }
 
 fn succeeded(scene: &Scene<'_>) -> Found {
-    let report = scene.launcher.and_then(|pod| pod.report.as_deref());
+    let report = scene.launcher.and_then(|pod| scene.report(pod));
     let ranks = report
         .and_then(|report| report.placement.as_ref())
         .filter(|placement| placement.tasks > 0)

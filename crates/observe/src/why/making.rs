@@ -50,10 +50,10 @@ fn silence(scene: &Scene<'_>) -> Found {
             Cause::JobSetSilent,
             format!("its JobSet is managed by {name}, which has made no Jobs"),
         )
-        .to_do(format!("look at {name}")),
+        .advise(format!("look at {name}")),
         None => {
             Found::new(Cause::JobSetSilent, "JobSet has made no Jobs: its controller is silent")
-                .to_do("check that JobSet's controller runs: kubectl -n jobset-system get pods")
+                .advise("check that JobSet's controller runs: kubectl -n jobset-system get pods")
         }
     }
 }
@@ -128,7 +128,7 @@ fn refusal(what: &str, words: &str) -> Found {
             Cause::QuotaExceeded,
             format!("{what}: the ResourceQuota {name} leaves no room{figures}"),
         )
-        .to_do("ask for less, wait until others are done, or have the quota raised");
+        .advise("ask for less, wait until others are done, or have the quota raised");
     }
     if let Some((_, rest)) = words.split_once("violates PodSecurity ") {
         let (level, rules) = rest.split_once(": ").unwrap_or((rest, ""));
@@ -136,7 +136,7 @@ fn refusal(what: &str, words: &str) -> Found {
             Cause::PodsRefused,
             format!("{what}: the namespace wants Pod Security {level}: {}", words::quote(rules)),
         )
-        .to_do("set what is named in the securityContext of spec.template");
+        .advise("set what is named in the securityContext of spec.template");
     }
     // `pods "x" is forbidden: ...` names a pod that never was.
     let bare = match words.split_once(" is forbidden: ") {
@@ -144,7 +144,7 @@ fn refusal(what: &str, words: &str) -> Found {
         _ => words,
     };
     Found::new(Cause::PodsRefused, format!("{what}: {}", words::quote(bare)))
-        .to_do("change spec.template as the message says, or ask whoever runs that webhook")
+        .advise("change spec.template as the message says, or ask whoever runs that webhook")
 }
 
 /// The newest warning of some kind.

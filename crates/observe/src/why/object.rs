@@ -25,7 +25,7 @@ fn invalid(scene: &Scene<'_>) -> Option<Found> {
     let message = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     let found = Found::new(Cause::Invalid, message);
     Some(match &first.hint {
-        Some(hint) => found.to_do(hint.clone()),
+        Some(hint) => found.advise(hint.clone()),
         None => found,
     })
 }
@@ -53,7 +53,7 @@ fn taken(kind: &str, name: &str, owner: Option<&str>) -> Found {
     let owner = owner.map(|owner| format!("belongs to {owner}"));
     let owner = owner.unwrap_or_else(|| "was made by someone else".to_owned());
     Found::new(Cause::NameTaken, format!("there is a {kind} {name} already, which {owner}"))
-        .to_do(format!("delete or rename the {kind} {name}, or give this cluster another name"))
+        .advise(format!("delete or rename the {kind} {name}, or give this cluster another name"))
 }
 
 fn obstacle(obstacle: &Obstacle) -> Found {
@@ -63,7 +63,7 @@ fn obstacle(obstacle: &Obstacle) -> Found {
             Cause::Refused,
             format!("the {kind} {name} is refused: {}", words::quote(message)),
         )
-        .to_do("change what is refused; it is tried again when the object changes"),
+        .advise("change what is refused; it is tried again when the object changes"),
         Obstacle::Immutable { fields } => {
             let what = match fields.as_slice() {
                 [] => "the changed fields".to_owned(),
@@ -73,7 +73,7 @@ fn obstacle(obstacle: &Obstacle) -> Found {
                 Cause::Immutable,
                 format!("{what} cannot change while the cluster lives; it goes on as it was"),
             )
-            .to_do("take the change back, or delete the cluster and create it again")
+            .advise("take the change back, or delete the cluster and create it again")
         }
     }
 }

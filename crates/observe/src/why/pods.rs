@@ -120,7 +120,7 @@ fn by_container(pod: &PodFacts, container: &ContainerFacts) -> Option<Trouble> {
                 | "PreCreateHookError"
                 | "PreStartHookError"
                 | "PostStartHookError" => {
-                    (Cause::CannotRun, format!("container {name}: {}", runtime(message)))
+                    (Cause::CannotRun, format!("container {name}: {}", words::runtime(message)))
                 }
                 "CrashLoopBackOff" if container.init => (
                     Cause::InitFailed,
@@ -139,7 +139,7 @@ fn by_container(pod: &PodFacts, container: &ContainerFacts) -> Option<Trouble> {
             let said = if words.is_empty() { String::new() } else { format!(": {words}") };
             let ended = format!("ended with code {code}{said}");
             if matches!(reason.as_str(), "StartError" | "ContainerCannotRun") {
-                (Cause::CannotRun, format!("container {name}: {}", runtime(message)), *at)
+                (Cause::CannotRun, format!("container {name}: {}", words::runtime(message)), *at)
             } else if container.init {
                 (Cause::InitFailed, format!("init container {name} {ended}"), *at)
             } else {
@@ -201,40 +201,40 @@ fn tell(scene: &Scene<'_>, trouble: &Trouble, pod: &PodFacts, names: &[String]) 
             Cause::NodeLost,
             format!("pod {name} hangs on node {words}, which does not answer{more}"),
         )
-        .to_do(
+        .advise(
             "wait: pods on a lost node are removed by force once they have fenced themselves off",
         ),
         Cause::NodeLost | Cause::PodEvicted | Cause::OutOfMemory => {
             let found = Found::new(trouble.cause, format!("{words}{more}"));
             match trouble.cause {
                 Cause::OutOfMemory => {
-                    found.to_do("raise resources.limits.memory, or put fewer tasks on a pod")
+                    found.advise("raise resources.limits.memory, or put fewer tasks on a pod")
                 }
                 _ => found,
             }
         }
         Cause::CannotRun => Found::new(trouble.cause, format!("{name} cannot run {words}{more}"))
-            .to_do("check that the image is built for the nodes' processors"),
+            .advise("check that the image is built for the nodes' processors"),
         Cause::InitFailed => Found::new(trouble.cause, format!("{words}, in {name}{more}"))
-            .to_do("read the logs of that init container"),
+            .advise("read the logs of that init container"),
         Cause::ContainerFailed => Found::new(trouble.cause, format!("{words}, in {name}{more}"))
-            .to_do("read the logs of that pod"),
+            .advise("read the logs of that pod"),
         Cause::ConfigMissing => {
             Found::new(trouble.cause, format!("{who} cannot be configured: {words}"))
-                .to_do("make what is missing; the pods start as soon as it is there")
+                .advise("make what is missing; the pods start as soon as it is there")
         }
         Cause::ImagePull => Found::new(trouble.cause, format!("{who} cannot pull image {words}"))
-            .to_do("check the image's name, and imagePullSecrets if the registry wants a login"),
+            .advise("check the image's name, and imagePullSecrets if the registry wants a login"),
         Cause::MountFailed => Found::new(trouble.cause, format!("{who} cannot mount: {words}"))
-            .to_do("make the volume, Secret or ConfigMap that is named"),
+            .advise("make the volume, Secret or ConfigMap that is named"),
         Cause::SandboxFailed => {
             let node = pod.node.as_deref().unwrap_or("its node");
             Found::new(trouble.cause, format!("{who} cannot be set up on {node}: {words}"))
-                .to_do("look at the container runtime and the network plugin of that node")
+                .advise("look at the container runtime and the network plugin of that node")
         }
         Cause::SchedulingGated => {
             Found::new(trouble.cause, format!("{who} {} held back by a scheduling gate", is(names)))
-                .to_do("find out who is to remove the gate (spec.schedulingGates of the pods)")
+                .advise("find out who is to remove the gate (spec.schedulingGates of the pods)")
         }
         _ => unschedulable(scene, pod, names, &who, words),
     };
@@ -257,11 +257,12 @@ fn unschedulable(
     let message = format!("{who} cannot be scheduled: {}", verdict.words);
     let found = Found::new(Cause::Unschedulable, message);
     let placed = scene.shape.size.saturating_sub(names.len() as u32);
-    let fewer = (placed > 0
-        && placed < scene.shape.min_size
-        && scene.pods.get(&0).is_some_and(|pod| pod.node.is_some()))
-    .then(|| format!(", or set minSize: {placed}"))
-    .unwrap_or_default();
+    let launcher = scene.pods.get(&0).is_some_and(|pod| pod.node.is_some());
+    let fewer = if launcher && placed < scene.shape.min_size {
+        format!(", or set minSize: {placed}")
+    } else {
+        String::new()
+    };
     match verdict.resource.as_deref() {
         Some(resource) => {
             let unit = if resource == "cpu" { "CPUs" } else { resource };
@@ -272,9 +273,9 @@ fn unschedulable(
                 Some(asked) => format!("ask for less than {asked} of {unit} a pod"),
                 None => format!("ask for less {unit}"),
             };
-            found.to_do(format!("{less}{fewer}, or add nodes"))
+            found.advise(format!("{less}{fewer}, or add nodes"))
         }
-        None => found.to_do(format!("change what is named{fewer}, or add nodes that fit")),
+        None => found.advise(format!("change what is named{fewer}, or add nodes that fit")),
     }
 }
 
@@ -305,15 +306,4 @@ fn registry(message: &str) -> String {
         empty if empty.is_empty() => "the registry gave no reason".to_owned(),
         words => words,
     }
-}
-
-/// The runtime's words without the frames of its layers.
-fn runtime(message: &str) -> String {
-    let mut words = message;
-    for frame in ["unable to start container process: ", "error during container init: "] {
-        if let Some((_, rest)) = words.split_once(frame) {
-            words = rest;
-        }
-    }
-    words::quote(words)
 }

@@ -27,7 +27,7 @@ pub(super) fn condense(message: &str, requests: &Requests) -> Verdict {
             .iter()
             .map(|(count, reason)| match count {
                 Some(count) => format!("{count} {}", few(reason, *count, requests)),
-                None => reason.clone(),
+                None => whole(reason),
             })
             .collect();
         let resource = reasons.iter().find_map(|(_, reason)| insufficient(reason));
@@ -39,20 +39,25 @@ pub(super) fn condense(message: &str, requests: &Requests) -> Verdict {
     let text = match count {
         Some(count) if *count == nodes => none(only, requests),
         Some(count) => format!("of {nodes} nodes, {count} {}", few(only, *count, requests)),
-        None => words::quote(only),
+        None => whole(only),
     };
     Verdict { words: text, resource: insufficient(only).map(str::to_owned) }
 }
 
+/// A reason and how many nodes it is about; none if it is about the pod.
+type Counted = (Option<u32>, String);
+
 /// The number of nodes, and reasons with how many nodes each is about.
-fn parse(message: &str) -> Option<(u32, Vec<(Option<u32>, String)>)> {
+fn parse(message: &str) -> Option<(u32, Vec<Counted>)> {
     if message.starts_with("no nodes available") {
         return Some((0, Vec::new()));
     }
     let (head, rest) = message.split_once(" nodes are available: ")?;
     let nodes: u32 = head.strip_prefix("0/")?.parse().ok()?;
-    let rest = rest.split(" preemption: ").next().unwrap_or(rest);
-    let mut reasons: Vec<(Option<u32>, String)> = Vec::new();
+    let rest = [" preemption: ", " no new claims to deallocate", " not found"]
+        .iter()
+        .fold(rest, |rest, tail| rest.split(tail).next().unwrap_or(rest));
+    let mut reasons: Vec<Counted> = Vec::new();
     for part in rest.trim_end_matches(['.', ' ', ',']).split(", ") {
         let counted = part.split_once(' ').and_then(|(count, reason)| {
             Some((count.parse().ok()?, reason.trim_end_matches('.').to_owned()))
@@ -62,12 +67,6 @@ fn parse(message: &str) -> Option<(u32, Vec<(Option<u32>, String)>)> {
             // A comma inside of a reason.
             (None, Some((_, last))) => *last = format!("{last}, {part}"),
             (None, None) => reasons.push((None, part.trim_end_matches('.').to_owned())),
-        }
-    }
-    reasons.retain(|(_, reason)| !reason.starts_with("no new claims to deallocate"));
-    for (_, reason) in &mut reasons {
-        if let Some((before, _)) = reason.split_once(", no new claims to deallocate") {
-            *reason = before.to_owned();
         }
     }
     Some((nodes, reasons))
@@ -83,7 +82,7 @@ fn none(reason: &str, requests: &Requests) -> String {
         return format!("no node has {}", free(resource, requests));
     }
     match known(reason) {
-        Some((_, none)) => none,
+        Some(known) => known.all,
         None => format!("no node is fit: {}", words::quote(reason)),
     }
 }
@@ -95,7 +94,8 @@ fn few(reason: &str, count: u32, requests: &Requests) -> String {
         return format!("{verb} {}", free(resource, requests));
     }
     match known(reason) {
-        Some((few, _)) => few.to_owned(),
+        Some(known) if count == 1 => known.one,
+        Some(known) => known.many,
         None => format!("{}: {}", words::plural(count, "says", "say"), words::quote(reason)),
     }
 }
@@ -112,38 +112,63 @@ fn free(resource: &str, requests: &Requests) -> String {
     }
 }
 
-/// Rules that pods and nodes disagree about: said of some nodes, said of all.
-fn known(reason: &str) -> Option<(&'static str, String)> {
+/// What is wrong with the pod, whatever the nodes are.
+fn whole(reason: &str) -> String {
+    match reason {
+        "pod has unbound immediate PersistentVolumeClaims" => {
+            "a PersistentVolumeClaim of the pod is not bound".to_owned()
+        }
+        other => words::quote(other),
+    }
+}
+
+/// A rule that pods and nodes disagree about: said of one node, of some, of all.
+struct Known {
+    one: String,
+    many: String,
+    all: String,
+}
+
+fn known(reason: &str) -> Option<Known> {
     let taint = reason
         .strip_prefix("node(s) had untolerated taint")
-        .map(|rest| rest.trim_start_matches("(s)").trim_matches([' ', '{', '}']).to_owned());
+        .map(|rest| rest.trim_start_matches("(s)").trim_matches([' ', '{', '}', ':']));
     if let Some(taint) = taint {
-        let taint = taint.trim_end_matches([':', ' ']);
         let named = if taint.is_empty() { String::new() } else { format!(" ({taint})") };
-        return Some((
-            "have a taint that the pods do not tolerate",
-            format!("every node has a taint that the pods do not tolerate{named}"),
-        ));
+        let rest = format!("a taint that the pods do not tolerate{named}");
+        return Some(Known {
+            one: format!("has {rest}"),
+            many: format!("have {rest}"),
+            all: format!("every node has {rest}"),
+        });
     }
-    let few = match reason {
+    let (one, many, rest) = match reason {
         "node(s) didn't match Pod's node affinity/selector" => {
-            "do not match the pods' node selector or affinity"
+            ("does not", "do not", "match the pods' node selector or affinity")
         }
         "node(s) didn't match pod anti-affinity rules"
         | "node(s) didn't satisfy existing pods anti-affinity rules" => {
-            "are excluded by pod anti-affinity"
+            ("is", "are", "excluded by pod anti-affinity")
         }
-        "node(s) didn't match pod affinity rules" => "do not match the pods' affinity",
+        "node(s) didn't match pod affinity rules" => {
+            ("does not", "do not", "match the pods' affinity")
+        }
         "node(s) didn't match pod topology spread constraints" => {
-            "would break the topology spread constraints"
+            ("would", "would", "break the topology spread constraints")
         }
-        "node(s) were unschedulable" => "are cordoned",
+        "node(s) were unschedulable" => ("is", "are", "cordoned"),
         "node(s) didn't have free ports for the requested pod ports" => {
-            "have no free port of those that the pods ask for"
+            ("has", "have", "no free port of those that the pods ask for")
         }
-        "node(s) had volume node affinity conflict" => "cannot reach a volume of the pods",
-        "Too many pods" => "are full (too many pods)",
+        "node(s) had volume node affinity conflict" => {
+            ("cannot", "cannot", "reach a volume of the pods")
+        }
+        "Too many pods" => ("is", "are", "full (too many pods)"),
         _ => return None,
     };
-    Some((few, format!("all nodes {few}")))
+    let all = match many {
+        "do not" => format!("no node {}", rest.replacen("match", "matches", 1)),
+        many => format!("all nodes {many} {rest}"),
+    };
+    Some(Known { one: format!("{one} {rest}"), many: format!("{many} {rest}"), all })
 }
