@@ -20,6 +20,11 @@ pub struct GeneratedFile {
 pub fn generated_files() -> Vec<GeneratedFile> {
     vec![
         GeneratedFile { path: "config/crd/quorate.dev_miniclusters.yaml", content: crd_yaml() },
+        GeneratedFile {
+            path: "charts/quorate/files/minicluster-definition.yaml",
+            content: chart_yaml(),
+        },
+        GeneratedFile { path: "docs/reference/minicluster.md", content: reference() },
         GeneratedFile { path: "crates/api/src/load/schema.json", content: load_schema() },
     ]
 }
@@ -28,6 +33,18 @@ pub fn generated_files() -> Vec<GeneratedFile> {
 fn crd_yaml() -> String {
     let yaml = serde_saphyr::to_string(&crd()).expect("a definition is plain data");
     format!("# Made from the types by `cargo xtask crd`; change those instead.\n{yaml}")
+}
+
+/// The definition without its head, which the chart writes itself.
+fn chart_yaml() -> String {
+    let yaml = crd_yaml();
+    let spec = yaml.find("\nspec:\n").expect("a definition has a spec after its metadata");
+    yaml[spec + 1..].to_owned()
+}
+
+fn reference() -> String {
+    let definition = serde_json::to_value(crd()).expect("a definition is plain data");
+    crate::reference::page(&definition)
 }
 
 /// What `load` holds files against: the definition's schema without texts and rules, but with the

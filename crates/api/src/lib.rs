@@ -22,6 +22,7 @@ pub mod jobset;
 pub mod load;
 pub mod minicluster;
 pub mod names;
+mod reference;
 pub mod status;
 pub mod template;
 pub mod validate;

@@ -1,5 +1,5 @@
-//! Builds what is shipped, side by side in `target/dist`: the static agent (profile `release`) and the
-//! user's binary (profile `tool`).
+//! Builds what is shipped, side by side in `target/dist`: the static agent (profile `release`), the
+//! user's binary (profile `tool`), and for Kubernetes the static controller (profile `controller`).
 
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -42,6 +42,31 @@ pub(crate) fn build() -> Result<Dist> {
     place(&built.join(target).join("release/quorate-agent"), &dist.agent)?;
     place(&built.join("tool/quorate"), &dist.quorate)?;
     Ok(dist)
+}
+
+/// Builds the controller, which nothing but a Kubernetes needs: its client takes minutes to compile.
+pub(crate) fn build_controller() -> Result<PathBuf> {
+    let target = host_target()?;
+    let flags = env::var("RUSTFLAGS").unwrap_or_default();
+    cargo_build(
+        &[
+            "--profile",
+            "controller",
+            "--package",
+            "quorate-controller",
+            "--bin",
+            "quorate-controller",
+            "--target",
+            &target,
+        ],
+        &format!("{flags} -C target-feature=+crt-static"),
+    )?;
+    let built = workspace::target_dir();
+    let folder = built.join("dist");
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let controller = folder.join("quorate-controller");
+    place(&built.join(target).join("controller/quorate-controller"), &controller)?;
+    Ok(controller)
 }
 
 fn cargo_build(arguments: &[&str], flags: &str) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The tier `lint`: what can be told without running the products.
 
 use crate::tally::{Clock, Tally};
-use crate::{crd, deps, exec, workspace};
+use crate::{chart, crd, deps, exec, workspace};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Duration;
@@ -43,6 +43,18 @@ pub(crate) fn run(clock: Clock) -> Result<Tally> {
     )?;
     clock.say("generated files");
     tally.case(crd::run(true)?);
+    clock.say("chart");
+    match chart::check(clock) {
+        Ok(checked) => tally.add(checked),
+        Err(missing) if workspace::in_ci() => {
+            clock.say(format!("chart: {missing:#}"));
+            tally.case(false);
+        }
+        Err(missing) => {
+            clock.say(format!("chart: not checked: {missing:#}"));
+            tally.skipped += 1;
+        }
+    }
     clock.say("structure");
     tally.case(deps::run()?);
     Ok(tally)

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod chart;
 mod ci;
 mod crd;
 mod demo;
@@ -68,6 +69,12 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Writes the kustomize bases below config/ from the Helm chart.
+    Chart {
+        /// Writes nothing, but fails if a file is not as it should be; tries the chart with Helm too.
+        #[arg(long)]
+        check: bool,
+    },
     /// Rewrites the golden files of the tests.
     Golden,
     /// Builds the shipped binaries into target/dist.
@@ -122,10 +129,15 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Bench { name, json } => bench::run(name.as_deref(), json.as_deref()),
         Chore::TimeRounds { spec, results } => bench::run_inside(spec, results),
         Chore::Crd { check } => crd::run(*check),
+        Chore::Chart { check: false } => chart::write(),
+        Chore::Chart { check: true } => Ok(chart::check(tally::Clock::start())?.failed == 0),
         Chore::Golden => golden::run(),
         Chore::Dist => {
             let dist = dist::build()?;
-            println!("{}\n{}", dist.quorate.display(), dist.agent.display());
+            let controller = dist::build_controller()?;
+            for binary in [&dist.quorate, &dist.agent, &controller] {
+                println!("{}", binary.display());
+            }
             Ok(true)
         }
         Chore::Deps => deps::run(),

@@ -1,0 +1,159 @@
+//! The chart under the real Helm: it lints, renders with every option, and refuses wrong values with
+//! their path; the alerts pass Prometheus's own check.
+
+use crate::exec;
+use crate::tally::{Clock, Tally};
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// A name, what is set, and what must or (after `!`) must not be in what is rendered.
+type Renders = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const RENDERS: &[Renders] = &[
+    (
+        "as it comes",
+        &[],
+        &[
+            "kind: ClusterRole\n",
+            "kind: PodDisruptionBudget\n",
+            "helm.sh/resource-policy: keep\n",
+            "!kind: ServiceMonitor\n",
+        ],
+    ),
+    (
+        "Pod Security restricted",
+        &["crds.install=false"],
+        &[
+            "runAsNonRoot: true\n",
+            "readOnlyRootFilesystem: true\n",
+            "allowPrivilegeEscalation: false\n",
+            "drop: [ALL]\n",
+            "type: RuntimeDefault\n",
+            // Any uid: a namespace may assign one.
+            "!runAsUser",
+        ],
+    ),
+    (
+        "two namespaces",
+        &["watch.namespaces={hpc,lab}", "rbac.aggregate=false"],
+        &[
+            "--watch-namespaces=hpc,lab\n",
+            "kind: Role\nmetadata:\n  name: quorate\n  namespace: hpc\n",
+            "kind: Role\nmetadata:\n  name: quorate\n  namespace: lab\n",
+            "!kind: ClusterRole\n",
+            "!kind: ClusterRoleBinding\n",
+        ],
+    ),
+    ("one replica", &["replicas=1"], &["!kind: PodDisruptionBudget\n"]),
+    (
+        "all of monitoring",
+        &[
+            "metrics.serviceMonitor.enabled=true",
+            "metrics.prometheusRule.enabled=true",
+            "metrics.dashboard.enabled=true",
+        ],
+        &["kind: ServiceMonitor\n", "alert: QuorateNoLeader\n", "quorate.json: |-\n"],
+    ),
+    (
+        "nobody scrapes",
+        &["networkPolicy.scrapers=null"],
+        &["policyTypes: [Ingress]\n  ingress: []\n"],
+    ),
+    (
+        "images by digest",
+        &["image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"],
+        &["image: localhost/quorate-controller@sha256:0123"],
+    ),
+    (
+        "definition by somebody else",
+        &["crds.install=false"],
+        &["!kind: CustomResourceDefinition\n"],
+    ),
+    (
+        "a definition that goes with the release",
+        &["crds.keep=false"],
+        &["kind: CustomResourceDefinition\n", "!helm.sh/resource-policy"],
+    ),
+    ("OpenShift", &["rbac.finalizers=true"], &["resources: [miniclusters/finalizers]\n"]),
+    ("a domain", &["controller.clusterDomain=hpc.example"], &["--cluster-domain=hpc.example\n"]),
+];
+
+/// What is set, and a word of the refusal.
+const REFUSED: &[(&str, &str)] = &[
+    ("replica=3", "replica"),
+    ("replicas=-1", "replicas"),
+    ("watch.namespaces={Not_A_Name}", "watch"),
+    ("controller.concurrency=0", "concurrency"),
+    ("controller.log.format=xml", "format"),
+    ("controller.lease.durationSeconds=1", "durationSeconds"),
+    ("image.pullPolicy=Sometimes", "pullPolicy"),
+    ("image.digest=latest", "digest"),
+    ("crds.instal=true", "instal"),
+    ("terminationGracePeriodSeconds=1", "terminationGracePeriodSeconds"),
+    ("metrics.serviceMonitor.interval=often", "interval"),
+];
+
+/// Runs all cases; one that fails is shown.
+pub(crate) fn run(helm: &Path, clock: Clock) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut case = |name: &str, wrong: Option<String>| {
+        if let Some(wrong) = &wrong {
+            clock.say(format!("chart, {name}: {wrong}"));
+        }
+        tally.case(wrong.is_none());
+    };
+    let lint = output(Command::new(helm).args(["lint", "--strict", "charts/quorate"]))?;
+    case("helm lint", (!lint.0).then_some(lint.1));
+    for (name, settings, expected) in RENDERS {
+        let (done, text) = template(helm, settings)?;
+        let missing = expected.iter().find(|part| match part.strip_prefix('!') {
+            Some(absent) => text.contains(absent),
+            None => !text.contains(**part),
+        });
+        let wrong = match missing {
+            _ if !done => Some(text.clone()),
+            Some(part) => Some(format!("`{}` is not as it should be", part.trim())),
+            None => None,
+        };
+        case(name, wrong);
+    }
+    for (setting, word) in REFUSED {
+        let (done, text) = template(helm, &[setting])?;
+        let refused = !done && text.contains(word);
+        case(setting, (!refused).then(|| format!("was not refused by its name: {text}")));
+    }
+    match output(Command::new("promtool").args([
+        "check",
+        "rules",
+        "charts/quorate/files/alerts.yaml",
+    ])) {
+        Ok((done, text)) => case("alerts", (!done).then_some(text)),
+        Err(missing) if workspace::in_ci() => case("alerts", Some(format!("{missing:#}"))),
+        Err(missing) => {
+            clock.say(format!("alerts are not checked (package prometheus): {missing:#}"));
+            tally.skipped += 1;
+        }
+    }
+    Ok(tally)
+}
+
+fn template(helm: &Path, settings: &[&str]) -> Result<(bool, String)> {
+    let mut command = Command::new(helm);
+    command.args(["template", "quorate", "charts/quorate", "--namespace", "quorate-system"]);
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    output(&mut command)
+}
+
+/// Whether it ended well, and what it said.
+fn output(command: &mut Command) -> Result<(bool, String)> {
+    command.current_dir(workspace::root());
+    let done = exec::capture(command, "chart", LIMIT).context("run a check of the chart")?;
+    Ok((done.success(), done.output))
+}
