@@ -141,7 +141,8 @@ pub struct MiniClusterSpec {
     /// True keeps the pods away until it is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Seconds after its end until the JobSet and its pods are deleted. Default: never.
+    /// Seconds after its end until the MiniCluster is deleted, with all that it became. Default:
+    /// never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,

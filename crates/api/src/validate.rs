@@ -5,11 +5,13 @@
 //! definition say the same to the API server; `corpus/` holds both to it.
 
 mod groups;
+pub mod hash;
 mod local;
 mod pods;
 mod program;
 mod spec;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -70,6 +72,8 @@ pub struct ValidatedMiniCluster {
     pub ttl_seconds_after_finished: Option<u32>,
     /// Seconds that one attempt may take.
     pub active_deadline_seconds: Option<u32>,
+    /// A hash of each field of the spec as it was written, to tell people which one they changed.
+    pub written: BTreeMap<String, u64>,
     /// What the writer should know although the object works.
     pub warnings: Vec<Finding>,
 }

@@ -1,4 +1,18 @@
-//! What every reconciliation shares: the client and what the process was told.
+//! What every reconciliation shares: the client, the caches, and what is remembered of each cluster
+//! between two looks at it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
+
+use crate::metrics::Metrics;
+use crate::reconcile::Memory;
+use crate::watch::{Caches, Key};
+
+/// Marks every write of this process (`metadata.managedFields`), and names it in events.
+pub const FIELD_MANAGER: &str = "quorate-controller";
 
 /// What the controller was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,4 +23,79 @@ pub struct Options {
     pub plan: quorate_plan::Context,
     /// MiniClusters that are worked on at the same time: 1 or more.
     pub concurrency: u16,
+}
+
+/// What every reconciliation shares.
+pub struct Context {
+    /// The way to the API server.
+    pub client: Client,
+    /// What the controller was told.
+    pub options: Options,
+    /// What is known of all objects.
+    pub caches: Arc<Caches>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// The one recorder of events: it turns what repeats into a series.
+    pub recorder: Recorder,
+    /// What launchers say of their clusters, where someone asks them.
+    pub launchers: Option<Arc<dyn Launchers>>,
+    memories: Mutex<HashMap<Key, Memory>>,
+}
+
+/// What launchers say of their clusters, for what the status of pods cannot carry. Whoever asks them
+/// does it beside the reconciliation, which takes the last words and never waits.
+pub trait Launchers: Send + Sync {
+    /// The last words of a cluster's launcher, if it is connected.
+    fn heard(&self, cluster: &Key) -> Option<quorate_observe::Live>;
+
+    /// Tells that a cluster runs, is over or is gone; `observed` is what is known of it.
+    fn follow(&self, cluster: &Key, observed: Option<&quorate_observe::Observed>);
+}
+
+impl Context {
+    /// A context that remembers nothing yet.
+    pub fn new(
+        client: Client,
+        options: Options,
+        caches: Arc<Caches>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
+        Self {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            options,
+            caches,
+            metrics,
+            launchers: None,
+            memories: Mutex::default(),
+        }
+    }
+
+    /// The same with someone who asks launchers.
+    #[must_use]
+    pub fn with_launchers(mut self, launchers: Arc<dyn Launchers>) -> Self {
+        self.launchers = Some(launchers);
+        self
+    }
+
+    /// Takes out what is remembered of a cluster: a cluster is never looked at twice at a time. What
+    /// was remembered of a former object of the same name is dropped.
+    pub(crate) fn recall(&self, key: &Key, uid: &str) -> Memory {
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.remove(key).filter(|memory| memory.uid == uid).unwrap_or_else(|| Memory::new(uid))
+    }
+
+    /// Remembers a cluster until the next look.
+    pub(crate) fn remember(&self, key: Key, memory: Memory) {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner).insert(key, memory);
+    }
+
+    /// Forgets a cluster that is gone.
+    pub fn forget(&self, key: &Key) {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        if let Some(launchers) = &self.launchers {
+            launchers.follow(key, None);
+        }
+    }
 }

@@ -15,11 +15,13 @@ pub mod context;
 pub mod lease;
 pub mod metrics;
 pub mod process;
+pub mod reconcile;
 pub mod request;
 pub mod run;
 pub mod serve;
 pub mod settings;
 pub mod telemetry;
+pub mod watch;
 
 pub use context::Options;
 pub use run::run;

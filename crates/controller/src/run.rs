@@ -1,14 +1,19 @@
 //! Wires watches, queue and pipeline together until it is told to stop.
 
-use kube::Client;
-use kube::api::{Api, ListParams};
-use quorate_api::MiniCluster;
 use std::sync::Arc;
-use tokio::sync::watch;
+
+use futures_util::stream::{self, StreamExt};
+use kube::Client;
+use kube::api::ListParams;
+use kube::runtime::applier;
+use kube::runtime::controller::{Config, Error as QueueError};
+use quorate_api::MiniCluster;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Options;
+use crate::context::{Context, Options};
 use crate::metrics::Metrics;
+use crate::reconcile::{reconcile, retry};
+use crate::watch::{self, Caches, Scope};
 
 /// Why the controller cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -28,16 +33,73 @@ pub async fn run(
     client: Client,
     options: Options,
     metrics: Arc<Metrics>,
-    synced: watch::Sender<bool>,
+    synced: tokio::sync::watch::Sender<bool>,
     stop: CancellationToken,
 ) -> Result<(), RunError> {
-    let objects = Api::<MiniCluster>::all(client)
-        .list(&ListParams::default().limit(1))
-        .await
-        .map_err(|error| RunError::List(Box::new(error)))?;
-    tracing::info!(seen = objects.items.len(), concurrency = options.concurrency, "started");
+    let scopes = scopes(&options);
+    // A watch would try again for ever without saying what is missing.
+    for scope in &scopes {
+        watch::api::<MiniCluster>(&client, scope)
+            .list_metadata(&ListParams::default().limit(1))
+            .await
+            .map_err(|error| RunError::List(Box::new(error)))?;
+    }
+    let caches = Arc::new(Caches::new(scopes.len()));
+    let context = Arc::new(Context::new(client, options, Arc::clone(&caches), metrics));
+    let looks = look_at(&context, &scopes, &stop);
+    tokio::pin!(looks);
+    tokio::select! {
+        () = &mut looks => return Ok(()),
+        () = caches.ready() => {}
+    }
+    tracing::info!(
+        jobsets = caches.jobsets.len(),
+        pods = caches.pods.len(),
+        concurrency = context.options.concurrency,
+        "caches filled"
+    );
     synced.send_replace(true);
-    metrics.queue_depth.set(0);
-    stop.cancelled().await;
+    looks.await;
     Ok(())
+}
+
+/// Looks at every MiniCluster of which something new is known, until it is told to stop.
+async fn look_at(context: &Arc<Context>, scopes: &[Scope], stop: &CancellationToken) {
+    // Each scope has a store of its own, and its share of the work.
+    let share = usize::from(context.options.concurrency).div_ceil(scopes.len());
+    let config = Config::default().concurrency(u16::try_from(share).unwrap_or(u16::MAX));
+    let looks = scopes.iter().map(|scope| {
+        let forgetful = Arc::clone(context);
+        let (store, clusters) =
+            watch::clusters(&context.client, scope, move |key| forgetful.forget(&key));
+        let children = watch::children(&context.client, scope, &context.caches);
+        let stopped = Box::pin(stop.clone().cancelled_owned());
+        applier(
+            |object, context| Box::pin(reconcile(object, context)),
+            retry,
+            Arc::clone(context),
+            store,
+            stream::select(clusters, children).take_until(stopped),
+            config.clone(),
+        )
+        .boxed()
+    });
+    stream::select_all(looks)
+        .for_each(|look| async {
+            match look {
+                // An object that is gone before its turn has nobody to tell; the error of a look was
+                // told where the wait after it is decided.
+                Ok(_) | Err(QueueError::ObjectNotFound(_) | QueueError::ReconcilerFailed(..)) => {}
+                Err(error) => tracing::warn!(%error, "the queue stumbled"),
+            }
+        })
+        .await;
+}
+
+/// The namespaces to watch, or one scope for all of them.
+fn scopes(options: &Options) -> Vec<Scope> {
+    if options.namespaces.is_empty() {
+        return vec![None];
+    }
+    options.namespaces.iter().cloned().map(Some).collect()
 }

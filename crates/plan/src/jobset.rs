@@ -16,7 +16,8 @@ use quorate_api::jobset::{
 use quorate_api::names::LAUNCHER;
 use quorate_api::validate::{ValidatedGroup, ValidatedProgram};
 
-use crate::{Context, config, labels, meta, names, pod};
+use crate::identity::identity;
+use crate::{Context, labels, meta, names, pod};
 
 /// How often one index of a worker Job may fail before the Job does. The delays between, doubling
 /// from 10 s up to 10 min, make that 50 minutes.
@@ -41,11 +42,13 @@ pub(crate) fn jobset(cluster: &ValidatedMiniCluster, context: &Context) -> JobSe
         failure_policy: Some(failure_policy(cluster)),
         startup_policy: Some(StartupPolicy { startup_policy_order: StartupOrder::AnyOrder }),
         suspend: cluster.suspend,
-        ttl_seconds_after_finished: cluster.ttl_seconds_after_finished.map(u32::cast_signed),
+        // The MiniCluster is what is deleted, once its status tells the end: a time to live of the
+        // JobSet could take the pods' last words before anyone has read them.
+        ttl_seconds_after_finished: None,
         managed_by: None,
     };
     let mut metadata = meta::object(cluster, names::jobset(cluster));
-    metadata.annotations = Some([(labels::SPEC_HASH.to_owned(), spec_hash(cluster))].into());
+    metadata.annotations = Some([(labels::SPEC_HASH.to_owned(), identity(cluster))].into());
     JobSet { metadata, spec, status: None }
 }
 
@@ -129,41 +132,5 @@ fn failure_policy(cluster: &ValidatedMiniCluster) -> FailurePolicy {
         max_restarts: cluster.max_restarts.cast_signed(),
         restart_strategy: Some(RestartStrategy::BlockingRecreate),
         rules,
-    }
-}
-
-/// A hash of what the user asked for and a living cluster cannot take: everything but `suspend`, the
-/// time to live and the sizes below the largest one. The agent's image and what this crate adds to a
-/// pod are no part of it, so that a newer release does not replace every cluster.
-fn spec_hash(cluster: &ValidatedMiniCluster) -> String {
-    let mut config = config::agent_config(cluster, None);
-    (config.size, config.min_size) = (0, 0);
-    config.cluster.uid.clear();
-    let templates: Vec<_> = cluster.groups.iter().map(|group| &group.template).collect();
-    let fixed = serde_json::json!({
-        "config": config,
-        "templates": templates,
-        "maxRestarts": cluster.max_restarts,
-        "activeDeadlineSeconds": cluster.active_deadline_seconds,
-    });
-    format!("{:016x}", fnv1a(fixed.to_string().as_bytes()))
-}
-
-/// FNV-1a with 64 bits (draft-eastlake-fnv): it tells versions of one object apart and guards
-/// nothing.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fnv1a;
-
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 }

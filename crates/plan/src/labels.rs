@@ -11,7 +11,7 @@ pub const CLUSTER: &str = "quorate.dev/cluster";
 pub const GROUP: &str = "quorate.dev/group";
 /// `launcher` or `worker`, whatever the group is called.
 pub const ROLE: &str = "quorate.dev/role";
-/// A hash of what the user asked for and a living cluster cannot take.
+/// What the user asked for and a living cluster cannot take ([`crate::identity`]).
 pub const SPEC_HASH: &str = "quorate.dev/spec-hash";
 
 /// Labels of an object.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod identity;
 mod jobset;
 pub mod labels;
 mod meta;
@@ -26,6 +27,7 @@ use quorate_api::ValidatedMiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_contract::AgentConfig;
 
+pub use identity::{changes, identity};
 pub use quorate_contract::keys::Seed;
 pub use rules::{Broken, check_jobset};
 

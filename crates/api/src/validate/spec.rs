@@ -1,7 +1,7 @@
 //! The rules of metadata and of the plain fields of the spec.
 
 use super::groups::{self, Sizes};
-use super::{ClusterName, Findings, Target, ValidatedMiniCluster, local, pods, program};
+use super::{ClusterName, Findings, Target, ValidatedMiniCluster, hash, local, pods, program};
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::{MiniCluster, MiniClusterSpec};
 use crate::names::is_dns_1035_label;
@@ -80,6 +80,7 @@ pub(super) fn check(
         suspend: spec.suspend,
         ttl_seconds_after_finished: ttl,
         active_deadline_seconds: deadline,
+        written: hash::fields(spec),
         warnings: Vec::new(),
     })
 }

@@ -1,0 +1,197 @@
+//! One look at one MiniCluster.
+//!
+//! ```text
+//! fetch      caches, memory        no request
+//! validate   pure                  findings, or what is wanted
+//! plan       pure                  once per generation; in full only to create
+//! compare    pure                  actions, obstacles
+//! apply      requests              creates, patches of one field, deletes
+//! publish    requests              status if it changed, events of transitions
+//! ```
+//!
+//! A look decides by what is there, never by what the last look did: memory only saves work.
+
+pub mod apply;
+pub mod compare;
+pub mod fetch;
+mod memory;
+pub mod plan;
+pub mod publish;
+pub mod validate;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::runtime::controller::Action as Next;
+use quorate_api::MiniCluster;
+use quorate_observe::Obstacle;
+
+use crate::context::Context;
+use crate::watch::{Guarded, Key};
+use apply::{Applied, ApplyError, apply};
+use compare::{Action, Decision, compare};
+use publish::{PublishError, publish};
+
+pub use memory::Memory;
+use memory::Refused;
+
+/// Seconds until a name that is taken is tried again.
+const TAKEN: i64 = 30;
+/// Seconds until what was refused is tried again: a quota or a role may have changed.
+const REFUSED: i64 = 300;
+
+/// Why a look did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An action could not be carried out.
+    #[error("cannot make the cluster what it shall be")]
+    Apply(#[source] ApplyError),
+    /// The status could not be written.
+    #[error("cannot say what the cluster is")]
+    Publish(#[source] PublishError),
+}
+
+impl Error {
+    /// The machine's word, for metrics and logs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Apply(error) => error.reason(),
+            Self::Publish(_) => "Status",
+        }
+    }
+}
+
+/// Looks at a cluster and does what is to be done.
+pub async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Result<Next, Error> {
+    context.caches.ready().await;
+    let cluster = match &object.0 {
+        Ok(cluster) => cluster,
+        Err(invalid) => {
+            // The definition refuses such an object; it is of another release, and its own change is
+            // what to wait for.
+            let name = invalid.metadata.name.as_deref().unwrap_or_default();
+            tracing::warn!(mc.name = name, error = invalid.error, "cannot read a MiniCluster");
+            return Ok(Next::await_change());
+        }
+    };
+    let key = Key::new(cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let mut memory = context.recall(&key, &cluster.uid().unwrap_or_default());
+    let begun = Instant::now();
+    context.metrics.reconciles_active.inc();
+    let result = look(&context, &key, cluster, &mut memory).await;
+    context.metrics.reconciles_active.dec();
+    context.metrics.reconciled(begun.elapsed(), result.as_ref().err().map(Error::reason));
+    memory.errors = if result.is_ok() { 0 } else { memory.errors.saturating_add(1) };
+    context.remember(key, memory);
+    result.map(|again| again.map_or_else(Next::await_change, Next::requeue))
+}
+
+/// How long to wait after an error.
+pub fn retry(object: Arc<Guarded>, error: &Error, context: Arc<Context>) -> Next {
+    use kube::Resource;
+    let meta = object.meta();
+    let key =
+        Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+    let memory = context.recall(&key, meta.uid.as_deref().unwrap_or_default());
+    let wait = memory.backoff(jitter());
+    tracing::warn!(
+        mc.ns = key.namespace,
+        mc.name = key.name,
+        reason = error.reason(),
+        error = %chain(error),
+        again_ms = wait.as_millis(),
+        "look failed"
+    );
+    context.remember(key, memory);
+    Next::requeue(wait)
+}
+
+/// One look. Returns when the next one is due, if nothing happens before.
+async fn look(
+    context: &Context,
+    key: &Key,
+    cluster: &MiniCluster,
+    memory: &mut Memory,
+) -> Result<Option<Duration>, Error> {
+    let now = Timestamp::now();
+    let generation = cluster.metadata.generation;
+    let mut seen = fetch::fetch(context, key, cluster, memory);
+    let decision = match validate::wanted(cluster, memory) {
+        Ok(wanted) => {
+            seen.observed.shape = Some(Arc::clone(&wanted.shape));
+            seen.observed.findings.clone_from(&wanted.warnings);
+            compare(&wanted, &seen, now)
+        }
+        Err(findings) => {
+            seen.observed.findings.clone_from(&findings);
+            Decision::default()
+        }
+    };
+    let Decision { mut actions, obstacles, mut again } = decision;
+    seen.observed.obstacles = obstacles;
+    if let Some(refused) = memory.still_refused(generation, now) {
+        actions.retain(|action| !matches!(action, Action::Create | Action::Restore(_)));
+        seen.observed.obstacles.extend(refused.obstacles.iter().cloned());
+        sooner(&mut again, memory::until(refused.until, now));
+    } else {
+        memory.refused = None;
+    }
+    let applied = apply(context, key, cluster, &actions).await;
+    if let Ok(Applied { created, obstacles }) = &applied {
+        if *created {
+            // Others wait to be created, and the status would be another one in a moment.
+            return Ok(Some(Duration::ZERO));
+        }
+        if !obstacles.is_empty() {
+            let wait = spread(obstacles.iter().map(patience).max().unwrap_or(REFUSED));
+            let until = now + wait;
+            memory.refused = Some(Refused { generation, obstacles: obstacles.clone(), until });
+            seen.observed.obstacles.extend(obstacles.iter().cloned());
+            sooner(&mut again, memory::until(until, now));
+        }
+    }
+    if let Some(launchers) = &context.launchers {
+        launchers.follow(key, Some(&seen.observed));
+    }
+    let told = publish(context, key, &seen.observed, memory, now).await;
+    applied.map_err(Error::Apply)?;
+    if let Some(wait) = told.map_err(Error::Publish)? {
+        sooner(&mut again, wait);
+    }
+    Ok(again)
+}
+
+fn sooner(again: &mut Option<Duration>, wait: Duration) {
+    *again = Some(again.map_or(wait, |again| again.min(wait)));
+}
+
+fn patience(obstacle: &Obstacle) -> i64 {
+    match obstacle {
+        Obstacle::NameTaken { .. } => TAKEN,
+        Obstacle::Immutable { .. } | Obstacle::Refused { .. } => REFUSED,
+    }
+}
+
+/// A span of seconds, spread by half.
+fn spread(seconds: i64) -> SignedDuration {
+    SignedDuration::from_secs_f64(seconds as f64 * (0.75 + jitter() / 2.0))
+}
+
+/// A number in 0..1. Without a random source there is no spread, which is no harm.
+fn jitter() -> f64 {
+    f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / f64::from(u32::MAX)
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,195 @@
+//! Carries actions out. Every write is a create, a patch of one field, or a delete, bound to a UID
+//! where there is one: what is made anew under the same name meanwhile is never hit.
+
+mod create;
+mod error;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use kube::api::{
+    Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions,
+    PropagationPolicy,
+};
+use quorate_api::MiniCluster;
+use quorate_api::jobset::JobSet;
+use quorate_observe::Obstacle;
+use serde_json::json;
+
+use super::compare::Action;
+use crate::context::{Context, FIELD_MANAGER};
+use crate::watch::Key;
+
+pub use error::{ApplyError, Verdict, judge};
+
+/// What came of the actions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Whether the JobSet was made.
+    pub created: bool,
+    /// What was refused, or belongs to someone else.
+    pub obstacles: Vec<Obstacle>,
+}
+
+/// Carries actions out, in their order. Ends with the first error that is worth another try.
+pub async fn apply(
+    context: &Context,
+    key: &Key,
+    cluster: &MiniCluster,
+    actions: &[Action],
+) -> Result<Applied, ApplyError> {
+    let mut applied = Applied::default();
+    for action in actions {
+        tracing::debug!(mc.ns = key.namespace, mc.name = key.name, ?action, "acts");
+        let refused = match action {
+            Action::Create => {
+                let obstacles = create::everything(context, key, cluster).await?;
+                applied.created = obstacles.is_empty();
+                obstacles
+            }
+            Action::Restore(kept) => create::again(context, cluster, *kept).await?,
+            Action::Suspend { uid, suspend } => {
+                let patch = json!({"metadata": {"uid": uid}, "spec": {"suspend": suspend}});
+                patch_object::<JobSet>(context, key, &key.name, &patch).await?
+            }
+            Action::Resize { job, uid, pods } => {
+                let spec = json!({"parallelism": pods, "completions": pods});
+                let patch = json!({"metadata": {"uid": uid}, "spec": spec});
+                patch_object::<Job>(context, key, job, &patch).await?
+            }
+            Action::ForceDelete { pod, uid } => {
+                tracing::info!(
+                    mc.ns = key.namespace,
+                    mc.name = key.name,
+                    pod,
+                    "removes a pod of a lost node"
+                );
+                delete::<Pod>(
+                    context,
+                    key,
+                    pod,
+                    DeleteParams { grace_period_seconds: Some(0), ..at(uid) },
+                )
+                .await?
+            }
+            Action::Evict { pod, uid } => {
+                tracing::info!(
+                    mc.ns = key.namespace,
+                    mc.name = key.name,
+                    pod,
+                    "evicts a pod of a lost node"
+                );
+                evict(context, key, pod, uid).await?
+            }
+            Action::DeleteCluster => {
+                let uid = cluster.metadata.uid.clone().unwrap_or_default();
+                delete::<MiniCluster>(
+                    context,
+                    key,
+                    &key.name,
+                    DeleteParams {
+                        propagation_policy: Some(PropagationPolicy::Background),
+                        ..at(&uid)
+                    },
+                )
+                .await?
+            }
+        };
+        applied.obstacles.extend(refused);
+    }
+    Ok(applied)
+}
+
+fn at(uid: &str) -> DeleteParams {
+    DeleteParams::default()
+        .preconditions(Preconditions { uid: Some(uid.to_owned()), resource_version: None })
+}
+
+/// The API of a namespaced kind where a cluster lives.
+fn api<K>(context: &Context, namespace: &str) -> Api<K>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+{
+    Api::namespaced(context.client.clone(), namespace)
+}
+
+fn kind<K: Resource<DynamicType = ()>>() -> String {
+    K::kind(&()).into_owned()
+}
+
+/// Sends a patch that names the object's UID. Gone or made anew: nothing is left to do, the watch will
+/// tell.
+async fn patch_object<K>(
+    context: &Context,
+    key: &Key,
+    name: &str,
+    patch: &serde_json::Value,
+) -> Result<Vec<Obstacle>, ApplyError>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    let params =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let sent =
+        api::<K>(context, &key.namespace).patch_metadata(name, &params, &Patch::Merge(patch)).await;
+    outcome(sent, "patch", &kind::<K>(), name)
+}
+
+async fn delete<K>(
+    context: &Context,
+    key: &Key,
+    name: &str,
+    params: DeleteParams,
+) -> Result<Vec<Obstacle>, ApplyError>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    let sent = api::<K>(context, &key.namespace).delete(name, &params).await;
+    outcome(sent, "delete", &kind::<K>(), name)
+}
+
+/// An eviction marks the pod with the condition DisruptionTarget: the failure policy then knows that
+/// nobody's program is to blame. Without grace, since the node will not answer.
+async fn evict(
+    context: &Context,
+    key: &Key,
+    pod: &str,
+    uid: &str,
+) -> Result<Vec<Obstacle>, ApplyError> {
+    let params = EvictParams {
+        delete_options: Some(DeleteParams { grace_period_seconds: Some(0), ..at(uid) }),
+        post_options: PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        },
+    };
+    let sent = api::<Pod>(context, &key.namespace).evict(pod, &params).await;
+    outcome(sent, "evict", "Pod", pod)
+}
+
+fn outcome<T>(
+    sent: Result<T, kube::Error>,
+    verb: &'static str,
+    kind: &str,
+    name: &str,
+) -> Result<Vec<Obstacle>, ApplyError> {
+    let Err(error) = sent else { return Ok(Vec::new()) };
+    match judge(&error) {
+        Verdict::Gone | Verdict::Conflict => Ok(Vec::new()),
+        Verdict::Refused(message) => {
+            Ok(vec![Obstacle::Refused { kind: kind.to_owned(), name: name.to_owned(), message }])
+        }
+        Verdict::Exists | Verdict::Again => Err(ApplyError::Request {
+            verb,
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            source: Box::new(error),
+        }),
+    }
+}

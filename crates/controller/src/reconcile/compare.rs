@@ -1,0 +1,263 @@
+//! What is to be done: a pure comparison of what is wanted with what was seen. The same input gives the
+//! same actions, and once they are carried out there are none.
+//!
+//! What it never does: write what another one writes (`spec.suspend` of a JobSet in a queue of Kueue),
+//! touch what another owner has, or send again what the API has refused.
+
+mod lost;
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use quorate_api::conditions::{self, reason};
+use quorate_api::minicluster::KIND;
+use quorate_api::names::LAUNCHER;
+use quorate_api::status::MiniClusterStatus;
+use quorate_observe::{JobFacts, JobSetFacts, Observed, Obstacle};
+
+use super::memory::{Lost, until};
+use super::plan::Wanted;
+
+pub use lost::given_up;
+
+/// The controller that is built into JobSet.
+const JOBSET_CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
+
+/// What was seen of one cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// All that its status is made of.
+    pub observed: Observed,
+    /// Whether its ConfigMap is there.
+    pub config_map: bool,
+    /// Whether its NetworkPolicy is there.
+    pub network_policy: bool,
+    /// Pods that the launcher's broker has given up.
+    pub lost: Lost,
+    /// Seconds after which a broker without rank 0 has left.
+    pub orphan_timeout: u32,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make all objects, the JobSet last.
+    Create,
+    /// Make again what was deleted of a living cluster.
+    Restore(Kept),
+    /// Suspend or resume the JobSet of this UID.
+    Suspend {
+        /// The JobSet's UID.
+        uid: String,
+        /// Whether it shall be suspended.
+        suspend: bool,
+    },
+    /// Give a worker Job another number of pods.
+    Resize {
+        /// The Job.
+        job: String,
+        /// Its UID.
+        uid: String,
+        /// Pods from now on.
+        pods: u32,
+    },
+    /// Delete a pod that is being deleted on a node that does not answer.
+    ForceDelete {
+        /// The pod.
+        pod: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Evict a pod on a node that does not answer, as the disruption that it is.
+    Evict {
+        /// The pod.
+        pod: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Delete the MiniCluster: its time after the end is over.
+    DeleteCluster,
+}
+
+/// An object that is made again when it is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The agent's configuration.
+    ConfigMap,
+    /// Who may reach the pods.
+    NetworkPolicy,
+}
+
+/// What a comparison comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do, in this order.
+    pub actions: Vec<Action>,
+    /// What keeps the cluster from being what is wanted.
+    pub obstacles: Vec<Obstacle>,
+    /// When time alone will have changed the answer.
+    pub again: Option<Duration>,
+}
+
+impl Decision {
+    fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// Looks again at `then`, or earlier.
+    fn look_at(&mut self, then: Timestamp, now: Timestamp) {
+        let wait = until(then, now);
+        self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+    }
+}
+
+/// Compares.
+pub fn compare(wanted: &Wanted, seen: &Seen, now: Timestamp) -> Decision {
+    let mut decision = Decision::default();
+    let observed = &seen.observed;
+    let cluster = &observed.cluster;
+    if cluster.metadata.deletion_timestamp.is_some() {
+        // Owner references take everything else along.
+        return decision;
+    }
+    let status = cluster.status.as_ref();
+    if let Some(end) = ended(status) {
+        if let Some(ttl) = wanted.ttl_seconds {
+            let due = end + SignedDuration::from_secs(i64::from(ttl));
+            if due <= now {
+                decision.act(Action::DeleteCluster);
+            } else {
+                decision.look_at(due, now);
+            }
+        }
+        return decision;
+    }
+    lost::stuck(seen, now, &mut decision);
+    match observed.own_jobset() {
+        None => begin(observed, &mut decision),
+        Some(jobset) if jobset.deleting.is_some() || over(jobset) => {}
+        Some(jobset) => {
+            keep(wanted, seen, &mut decision);
+            match quorate_plan::changes(
+                jobset.spec_hash.as_deref().unwrap_or_default(),
+                &wanted.identity,
+            ) {
+                Some(fields) => decision.obstacles.push(Obstacle::Immutable { fields }),
+                None => live(wanted, seen, jobset, &mut decision),
+            }
+        }
+    }
+    decision
+}
+
+/// When the cluster ended, if its status says that it has.
+fn ended(status: Option<&MiniClusterStatus>) -> Option<Timestamp> {
+    let status = status?;
+    let over = [conditions::SUCCEEDED, conditions::FAILED];
+    let over = status
+        .conditions
+        .iter()
+        .find(|c| over.contains(&c.type_.as_str()) && c.status == "True")?;
+    let end = status.completion_time.as_ref().unwrap_or(&over.last_transition_time);
+    Some(end.0)
+}
+
+/// Whether a JobSet has ended; its end is for the status to tell.
+fn over(jobset: &JobSetFacts) -> bool {
+    jobset.completed.holds().is_some() || jobset.failed.holds().is_some()
+}
+
+/// There is no JobSet of this cluster.
+fn begin(observed: &Observed, decision: &mut Decision) {
+    if let Some(jobset) = observed.jobset.as_deref() {
+        match &jobset.owner {
+            // That of a former cluster of the same name: on its way out, with all its pods.
+            Some((kind, _, _)) if kind == KIND => {}
+            owner => decision.obstacles.push(Obstacle::NameTaken {
+                kind: "JobSet".to_owned(),
+                name: jobset.name.clone(),
+                owner: owner.as_ref().map(|(kind, name, _)| format!("{kind}/{name}")),
+            }),
+        }
+        return;
+    }
+    // Jobs and pods of a former JobSet have the names, host names and keys of the next one's: they must
+    // be gone. The watch tells when they are.
+    let jobs = observed.jobs.iter().any(|job| !job.jobset.is_empty());
+    let pods = observed.pods.iter().any(|pod| !pod.jobset.is_empty() && !pod.ended());
+    if !jobs && !pods {
+        decision.act(Action::Create);
+    }
+}
+
+/// What has to be there as long as pods may start.
+fn keep(wanted: &Wanted, seen: &Seen, decision: &mut Decision) {
+    if !seen.config_map {
+        decision.act(Action::Restore(Kept::ConfigMap));
+    }
+    if wanted.network_policy.is_some() && !seen.network_policy {
+        decision.act(Action::Restore(Kept::NetworkPolicy));
+    }
+}
+
+/// What a living JobSet takes: suspension and size.
+fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decision) {
+    let observed = &seen.observed;
+    if jobset.managed_by.as_deref().is_some_and(|by| by != JOBSET_CONTROLLER) {
+        // Its Jobs and pods are elsewhere.
+        return;
+    }
+    if jobset.queue.is_none() {
+        let status = observed.cluster.status.as_ref();
+        if let Some(suspend) = suspension(wanted.suspend, jobset, status) {
+            decision.act(Action::Suspend { uid: jobset.uid.clone(), suspend });
+        }
+    }
+    for group in wanted.shape.groups.iter().filter(|group| group.name != LAUNCHER) {
+        let differs = |job: &&JobFacts| {
+            job.completions != pods(group.size) || job.parallelism != pods(group.size)
+        };
+        let alive = |job: &&JobFacts| {
+            job.deleting.is_none() && job.complete.holds().is_none() && job.failed.holds().is_none()
+        };
+        let jobs = observed.own_jobs().filter(|job| job.group == group.name);
+        let Some(job) = jobs.filter(alive).find(differs) else { continue };
+        if jobset.queue.is_some() {
+            // Kueue admitted so many pods; more would run without quota.
+            decision.obstacles.push(Obstacle::Immutable { fields: vec!["spec.size".to_owned()] });
+        } else {
+            let (job, uid) = (job.name.clone(), job.uid.clone());
+            decision.act(Action::Resize { job, uid, pods: group.size });
+        }
+    }
+}
+
+fn pods(size: u32) -> i32 {
+    i32::try_from(size).unwrap_or(i32::MAX)
+}
+
+/// What `spec.suspend` of a JobSet has to become. A field that is not written says nothing, unless the
+/// JobSet stands still because it once was.
+fn suspension(
+    wanted: Option<bool>,
+    jobset: &JobSetFacts,
+    status: Option<&MiniClusterStatus>,
+) -> Option<bool> {
+    let is = jobset.suspend.unwrap_or(false);
+    let by_spec = || {
+        status.into_iter().flat_map(|status| &status.conditions).any(|c| {
+            c.type_ == conditions::SUSPENDED
+                && c.status == "True"
+                && c.reason == reason::SUSPENDED_BY_SPEC
+        })
+    };
+    let shall = match wanted {
+        Some(suspend) => suspend,
+        None if is && by_spec() => false,
+        None => return None,
+    };
+    (is != shall).then_some(shall)
+}
+
+#[cfg(test)]
+mod tests;

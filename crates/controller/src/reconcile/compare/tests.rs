@@ -1,0 +1,376 @@
+//! One table for each kind of decision. A case names what was seen; the actions are all that may follow.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use quorate_api::MiniCluster;
+use quorate_contract::report::{Failure, Reason, Report};
+use quorate_observe::{
+    ContainerFacts, ContainerState, Fact, GroupShape, Phase, PodFacts, Reading, Shape,
+};
+
+use super::*;
+
+const UID: &str = "cluster-uid";
+const JOBSET: &str = "jobset-uid";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+fn group(name: &str, first_rank: u32, size: u32) -> GroupShape {
+    GroupShape { name: name.into(), first_rank, size }
+}
+
+/// A cluster of a launcher and `workers` workers.
+fn wanted(workers: u32) -> Wanted {
+    let groups = vec![group("launcher", 0, 1), group("worker", 1, workers)];
+    Wanted {
+        shape: Arc::new(Shape { size: 1 + workers, groups, ..Shape::default() }),
+        identity: "v1-0000000000000001 image=1".into(),
+        config_map: "hello-agent".into(),
+        network_policy: Some("hello".into()),
+        ..Wanted::default()
+    }
+}
+
+fn cluster() -> MiniCluster {
+    let mut cluster = MiniCluster::new("hello", quorate_api::MiniClusterSpec::default());
+    cluster.metadata.namespace = Some("hpc".into());
+    cluster.metadata.uid = Some(UID.into());
+    cluster
+}
+
+fn jobset() -> JobSetFacts {
+    JobSetFacts {
+        name: "hello".into(),
+        uid: JOBSET.into(),
+        owner: Some((KIND.into(), "hello".into(), UID.into())),
+        spec_hash: Some("v1-0000000000000001 image=1".into()),
+        groups: vec![("launcher".into(), 1), ("worker".into(), 3)],
+        seen: true,
+        ..JobSetFacts::default()
+    }
+}
+
+fn job(group: &str, pods: i32) -> JobFacts {
+    JobFacts {
+        name: format!("hello-{group}-0"),
+        uid: format!("job-{group}"),
+        jobset: JOBSET.into(),
+        group: group.into(),
+        parallelism: pods,
+        completions: pods,
+        ..JobFacts::default()
+    }
+}
+
+fn pod(group: &str, index: u32, node: &str) -> PodFacts {
+    PodFacts {
+        name: format!("hello-{group}-0-{index}-abcde"),
+        uid: format!("pod-{group}-{index}"),
+        jobset: JOBSET.into(),
+        group: group.into(),
+        index,
+        node: Some(node.into()),
+        phase: Phase::Running,
+        main: Some(Box::new(ContainerFacts {
+            state: ContainerState::Running { since: None },
+            ..ContainerFacts::default()
+        })),
+        ..PodFacts::default()
+    }
+}
+
+/// A living cluster with a launcher and three workers.
+fn seen() -> Seen {
+    Seen {
+        observed: Observed {
+            cluster: Arc::new(cluster()),
+            jobset: Some(Arc::new(jobset())),
+            jobs: vec![Arc::new(job("launcher", 1)), Arc::new(job("worker", 3))],
+            ..Observed::default()
+        },
+        config_map: true,
+        network_policy: true,
+        lost: Lost::default(),
+        orphan_timeout: 15,
+    }
+}
+
+fn with(change: impl FnOnce(&mut Seen)) -> Seen {
+    let mut seen = seen();
+    change(&mut seen);
+    seen
+}
+
+fn with_jobset(change: impl FnOnce(&mut JobSetFacts)) -> Seen {
+    with(|seen| {
+        let mut jobset = jobset();
+        change(&mut jobset);
+        seen.observed.jobset = Some(Arc::new(jobset));
+    })
+}
+
+fn actions(wanted: &Wanted, seen: &Seen) -> Vec<Action> {
+    compare(wanted, seen, at(0)).actions
+}
+
+fn holds() -> Reading {
+    Reading::True(Fact::default())
+}
+
+fn condition(type_: &str, reason: &str, since: Timestamp) -> Condition {
+    Condition {
+        type_: type_.into(),
+        status: "True".into(),
+        reason: reason.into(),
+        message: String::new(),
+        observed_generation: None,
+        last_transition_time: Time(since),
+    }
+}
+
+fn with_condition(type_: &str, reason: &str, since: Timestamp, seen: &mut Seen) {
+    let mut cluster = cluster();
+    cluster.status = Some(MiniClusterStatus {
+        conditions: vec![condition(type_, reason, since)],
+        ..MiniClusterStatus::default()
+    });
+    seen.observed.cluster = Arc::new(cluster);
+}
+
+#[test]
+fn a_cluster_that_is_as_it_shall_be_is_left_alone() {
+    assert_eq!(compare(&wanted(3), &seen(), at(0)), Decision::default());
+}
+
+#[test]
+fn a_new_cluster_is_made_and_one_that_goes_is_not() {
+    let none = |seen: &mut Seen| {
+        seen.observed = Observed { cluster: Arc::new(cluster()), ..Observed::default() }
+    };
+    assert_eq!(actions(&wanted(3), &with(none)), [Action::Create]);
+    let deleting = with(|seen| {
+        let mut cluster = cluster();
+        cluster.metadata.deletion_timestamp = Some(Time(at(-1)));
+        seen.observed = Observed { cluster: Arc::new(cluster), ..Observed::default() };
+    });
+    assert_eq!(actions(&wanted(3), &deleting), []);
+}
+
+#[test]
+fn what_a_former_cluster_of_the_name_left_is_waited_for() {
+    let former = |change: fn(&mut Observed)| {
+        with(|seen| {
+            seen.observed.jobset = None;
+            seen.observed.jobs.clear();
+            change(&mut seen.observed);
+        })
+    };
+    for (name, change) in [
+        (
+            "its JobSet",
+            (|o| {
+                let owner = Some((KIND.into(), "hello".into(), "former".into()));
+                o.jobset = Some(Arc::new(JobSetFacts { owner, ..jobset() }));
+            }) as fn(&mut Observed),
+        ),
+        ("a Job", |o| o.jobs = vec![Arc::new(job("worker", 3))]),
+        ("a pod", |o| o.pods = vec![Arc::new(pod("worker", 0, "n1"))]),
+    ] {
+        let decision = compare(&wanted(3), &former(change), at(0));
+        assert_eq!(decision, Decision::default(), "{name}");
+    }
+}
+
+#[test]
+fn a_jobset_of_somebody_else_is_reported_and_left_alone() {
+    let owner = Some(("CronThing".to_owned(), "nightly".to_owned(), "x".to_owned()));
+    for (owner, told) in [(owner, Some("CronThing/nightly".to_owned())), (None, None)] {
+        let seen = with_jobset(|jobset| jobset.owner = owner);
+        let decision = compare(&wanted(3), &seen, at(0));
+        assert_eq!(decision.actions, []);
+        let taken =
+            Obstacle::NameTaken { kind: "JobSet".into(), name: "hello".into(), owner: told };
+        assert_eq!(decision.obstacles, [taken]);
+    }
+}
+
+#[test]
+fn suspend_has_one_writer() {
+    let suspend = |suspend| vec![Action::Suspend { uid: JOBSET.into(), suspend }];
+    let queue: fn(&mut JobSetFacts) = |jobset| jobset.queue = Some("team".into());
+    let is: fn(&mut JobSetFacts) = |jobset| jobset.suspend = Some(true);
+    let both: fn(&mut JobSetFacts) = |jobset| {
+        jobset.queue = Some("team".into());
+        jobset.suspend = Some(true);
+    };
+    let elsewhere: fn(&mut JobSetFacts) = |jobset| jobset.managed_by = Some("example.com/x".into());
+    for (name, asked, change, expected) in [
+        ("asked for", Some(true), (|_| {}) as fn(&mut JobSetFacts), suspend(true)),
+        ("is already", Some(true), is, vec![]),
+        ("resumed", Some(false), is, suspend(false)),
+        ("somebody else's suspension", None, is, vec![]),
+        ("Kueue admits", Some(true), queue, vec![]),
+        ("Kueue keeps away", Some(false), both, vec![]),
+        ("run elsewhere", Some(true), elsewhere, vec![]),
+    ] {
+        let wanted = Wanted { suspend: asked, ..wanted(3) };
+        assert_eq!(actions(&wanted, &with_jobset(change)), expected, "{name}");
+    }
+    let mut ours = with_jobset(is);
+    with_condition(conditions::SUSPENDED, reason::SUSPENDED_BY_SPEC, at(0), &mut ours);
+    assert_eq!(actions(&wanted(3), &ours), suspend(false), "the field was removed");
+}
+
+#[test]
+fn the_size_is_that_of_the_worker_s_job_and_again_after_a_restart() {
+    let resize =
+        |pods| Action::Resize { job: "hello-worker-0".into(), uid: "job-worker".into(), pods };
+    assert_eq!(actions(&wanted(5), &seen()), [resize(5)]);
+    assert_eq!(actions(&wanted(2), &seen()), [resize(2)]);
+    let restarted = with(|seen| {
+        let mut jobset = jobset();
+        jobset.restarts = 1;
+        seen.observed.jobset = Some(Arc::new(jobset));
+        // The Job of the attempt before is still on its way out.
+        let before = JobFacts { deleting: Some(at(-1)), ..job("worker", 5) };
+        let after = JobFacts { attempt: 1, name: "hello-worker-0b".into(), ..job("worker", 3) };
+        seen.observed.jobs = vec![Arc::new(before), Arc::new(after)];
+    });
+    let again = Action::Resize { job: "hello-worker-0b".into(), uid: "job-worker".into(), pods: 5 };
+    assert_eq!(actions(&wanted(5), &restarted), [again]);
+    let ended = with(|seen| {
+        seen.observed.jobs = vec![Arc::new(JobFacts { complete: holds(), ..job("worker", 3) })];
+    });
+    assert_eq!(actions(&wanted(5), &ended), [], "a Job that is over has its size");
+    let queued = with_jobset(|jobset| jobset.queue = Some("team".into()));
+    let decision = compare(&wanted(5), &queued, at(0));
+    assert_eq!(decision.actions, []);
+    assert_eq!(decision.obstacles, [Obstacle::Immutable { fields: vec!["spec.size".into()] }]);
+}
+
+#[test]
+fn a_change_that_a_jobset_cannot_take_is_told_and_nothing_else_is_changed() {
+    let wanted =
+        Wanted { identity: "v1-0000000000000002 image=2".into(), suspend: Some(true), ..wanted(5) };
+    let decision = compare(&wanted, &seen(), at(0));
+    assert_eq!(decision.actions, []);
+    assert_eq!(decision.obstacles, [Obstacle::Immutable { fields: vec!["spec.image".into()] }]);
+}
+
+#[test]
+fn what_was_deleted_of_a_living_cluster_is_made_again() {
+    let missing = with(|seen| (seen.config_map, seen.network_policy) = (false, false));
+    let both = [Action::Restore(Kept::ConfigMap), Action::Restore(Kept::NetworkPolicy)];
+    assert_eq!(actions(&wanted(3), &missing), both);
+    let unwanted = Wanted { network_policy: None, ..wanted(3) };
+    assert_eq!(actions(&unwanted, &missing), both[..1]);
+    let over = with_jobset(|jobset| jobset.failed = holds());
+    let over = Seen { config_map: false, ..over };
+    assert_eq!(actions(&wanted(3), &over), []);
+}
+
+#[test]
+fn a_cluster_that_ended_is_never_made_again_and_goes_when_its_time_is_over() {
+    for kind in [conditions::SUCCEEDED, conditions::FAILED] {
+        let mut seen = with(|seen| seen.observed.jobset = None);
+        with_condition(kind, "Completed", at(-60), &mut seen);
+        assert_eq!(compare(&wanted(3), &seen, at(0)), Decision::default());
+        let ttl = |ttl| Wanted { ttl_seconds: Some(ttl), ..wanted(3) };
+        let early = compare(&ttl(100), &seen, at(0));
+        assert_eq!((early.actions, early.again), (vec![], Some(Duration::from_secs(40))));
+        assert_eq!(actions(&ttl(60), &seen), [Action::DeleteCluster]);
+    }
+    let unwritten = with_jobset(|jobset| jobset.completed = holds());
+    let ttl = Wanted { ttl_seconds: Some(0), ..wanted(3) };
+    assert_eq!(actions(&ttl, &unwritten), [], "its status has to tell the end first");
+}
+
+#[test]
+fn a_pod_that_a_kubelet_does_not_let_go_is_removed_after_its_grace() {
+    let stuck = |gone_by| {
+        with(|seen| {
+            let pod = PodFacts { deleting: Some(gone_by), ..pod("worker", 1, "n2") };
+            seen.observed.pods = vec![Arc::new(pod)];
+        })
+    };
+    let early = compare(&wanted(3), &stuck(at(-4)), at(0));
+    assert_eq!((early.actions, early.again), (vec![], Some(Duration::from_secs(6))));
+    let remove =
+        Action::ForceDelete { pod: "hello-worker-0-1-abcde".into(), uid: "pod-worker-1".into() };
+    assert_eq!(actions(&wanted(3), &stuck(at(-10))), [remove.clone()]);
+    let former = with(|seen| {
+        let pod =
+            PodFacts { jobset: "former".into(), deleting: Some(at(-10)), ..pod("worker", 1, "n2") };
+        seen.observed.jobset = None;
+        seen.observed.jobs.clear();
+        seen.observed.pods = vec![Arc::new(pod)];
+    });
+    assert_eq!(actions(&wanted(3), &former), [remove], "it holds up the next cluster of the name");
+    let foreign = with(|seen| {
+        let pod =
+            PodFacts { jobset: String::new(), deleting: Some(at(-10)), ..pod("worker", 1, "n2") };
+        seen.observed.pods = vec![Arc::new(pod)];
+    });
+    assert_eq!(actions(&wanted(3), &foreign), [], "no pod of a JobSet");
+}
+
+/// The launcher's pod as it ends when a worker is lost.
+fn broker_lost() -> PodFacts {
+    let mut report = Report::new(69, Reason::BrokerLost, "lost worker-0-1");
+    report.failure = Some(Failure { pod: Some("worker-0-1".into()), ..Failure::default() });
+    let report = Some(Box::new(report));
+    PodFacts { phase: Phase::Failed, report, ..pod("launcher", 0, "n1") }
+}
+
+#[test]
+fn pods_of_a_node_that_rank_0_has_given_up_are_removed_at_once() {
+    let observed = with(|seen| {
+        let lost = pod("worker", 1, "n2");
+        let beside = pod("worker", 2, "n2");
+        let elsewhere = pod("worker", 0, "n3");
+        seen.observed.pods =
+            [broker_lost(), elsewhere, lost, beside].into_iter().map(Arc::new).collect();
+    });
+    let lost = given_up(&observed.observed, 15, Lost::default());
+    assert_eq!(lost.pods, ["hello-worker-0-1-abcde"]);
+    // The JobSet restarts: the launcher's pod and its report go, everything else is told to end.
+    let restarting = with(|seen| {
+        let going = |pod: PodFacts| Arc::new(PodFacts { deleting: Some(at(30)), ..pod });
+        seen.observed.pods = [("worker", 0, "n3"), ("worker", 1, "n2"), ("worker", 2, "n2")]
+            .map(|(group, index, node)| going(pod(group, index, node)))
+            .into();
+        seen.lost = given_up(&seen.observed, 15, lost.clone());
+    });
+    let decision = compare(&wanted(3), &restarting, at(0));
+    let remove = |index: u32| Action::ForceDelete {
+        pod: format!("hello-worker-0-{index}-abcde"),
+        uid: format!("pod-worker-{index}"),
+    };
+    assert_eq!(decision.actions, [remove(1), remove(2)]);
+    assert_eq!(
+        decision.again,
+        Some(Duration::from_secs(40)),
+        "the one on a good node has its grace"
+    );
+}
+
+#[test]
+fn a_launcher_that_all_workers_have_lost_is_evicted() {
+    let orphan = |index| {
+        let report = Some(Box::new(Report::new(68, Reason::Orphaned, "no rank 0")));
+        PodFacts { phase: Phase::Failed, report, ..pod("worker", index, "n2") }
+    };
+    let deserted = |second: PodFacts| {
+        with(|seen| {
+            seen.observed.pods =
+                vec![Arc::new(pod("launcher", 0, "n1")), Arc::new(orphan(0)), Arc::new(second)];
+        })
+    };
+    let evict =
+        Action::Evict { pod: "hello-launcher-0-0-abcde".into(), uid: "pod-launcher-0".into() };
+    assert_eq!(actions(&wanted(3), &deserted(orphan(1))), [evict]);
+    assert_eq!(actions(&wanted(3), &deserted(pod("worker", 1, "n3"))), [], "one still hears it");
+}

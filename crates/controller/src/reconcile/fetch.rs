@@ -1,0 +1,48 @@
+//! Gathers what is known of a cluster: caches, what its launcher says, and what is remembered. No
+//! request is made here, so a look at a quiet cluster costs the API server nothing.
+
+use std::sync::Arc;
+
+use quorate_api::MiniCluster;
+use quorate_observe::Observed;
+
+use super::compare::{Seen, given_up};
+use super::memory::Memory;
+use crate::context::Context;
+use crate::watch::Key;
+
+/// What is known of a cluster now.
+pub fn fetch(context: &Context, key: &Key, cluster: &MiniCluster, memory: &mut Memory) -> Seen {
+    let caches = &context.caches;
+    let mut cluster = cluster.clone();
+    let seen = cluster.metadata.resource_version.as_deref();
+    match &memory.written {
+        // The watch has not seen our own last write yet.
+        Some(written) if seen == Some(&written.upon) => {
+            cluster.status = Some(written.status.clone());
+            cluster.metadata.resource_version = Some(written.version.clone());
+        }
+        _ => memory.written = None,
+    }
+    let uid = memory.uid.clone();
+    let own = |owners: Vec<Arc<crate::watch::Owner>>| owners.iter().any(|owner| owner.0 == uid);
+    let orphan_timeout = u32::try_from(cluster.spec.bootstrap.orphan_timeout_seconds).unwrap_or(0);
+    let observed = Observed {
+        cluster: Arc::new(cluster),
+        jobset: caches.jobsets.get(key, &key.name),
+        jobs: caches.jobs.of(key),
+        pods: caches.pods.of(key),
+        live: context.launchers.as_ref().and_then(|launchers| launchers.heard(key)),
+        ..Observed::default()
+    };
+    let known = memory.lost.take().unwrap_or_default();
+    let lost = given_up(&observed, orphan_timeout, known);
+    memory.lost = (!lost.pods.is_empty()).then(|| lost.clone());
+    Seen {
+        observed,
+        config_map: own(caches.config_maps.of(key)),
+        network_policy: own(caches.network_policies.of(key)),
+        lost,
+        orphan_timeout,
+    }
+}

@@ -1,0 +1,44 @@
+//! What a valid MiniCluster asks for, kept between two looks: enough to compare a living cluster with.
+//! The whole plan, with its pod templates, is made only when something is to be created.
+
+use std::sync::Arc;
+
+use quorate_api::{Finding, ValidatedMiniCluster};
+use quorate_observe::Shape;
+use quorate_plan::names;
+
+/// What a MiniCluster asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Sizes, groups and what its status needs.
+    pub shape: Arc<Shape>,
+    /// What a living cluster cannot take, as its JobSet carries it.
+    pub identity: String,
+    /// `spec.suspend`, where it is given.
+    pub suspend: Option<bool>,
+    /// Seconds from the end to the deletion of the MiniCluster.
+    pub ttl_seconds: Option<u32>,
+    /// The name of the ConfigMap.
+    pub config_map: String,
+    /// The name of the NetworkPolicy, where one is wanted.
+    pub network_policy: Option<String>,
+    /// What validation has to say although the object works.
+    pub warnings: Vec<Finding>,
+}
+
+impl Wanted {
+    /// Reads it off a valid cluster.
+    pub fn of(cluster: &ValidatedMiniCluster) -> Self {
+        Self {
+            shape: Arc::new(Shape::of(cluster)),
+            identity: quorate_plan::identity(cluster),
+            suspend: cluster.suspend,
+            ttl_seconds: cluster.ttl_seconds_after_finished,
+            config_map: names::config_map(cluster),
+            // The same condition as the plan's own.
+            network_policy: (cluster.network_policy && !cluster.port_per_rank())
+                .then(|| names::network_policy(cluster)),
+            warnings: cluster.warnings.clone(),
+        }
+    }
+}

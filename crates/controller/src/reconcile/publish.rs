@@ -1,0 +1,155 @@
+//! Says what a cluster is: its status, written once per change and only when something changed, and an
+//! event for each transition. What to say is the business of `quorate_observe`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::{Event, EventType};
+use kube::{Resource, ResourceExt};
+use quorate_api::MiniCluster;
+use quorate_api::status::MiniClusterStatus;
+use quorate_observe::{EventDraft, Observed, Pace};
+use serde_json::{Map, Value, json};
+
+use super::apply::{Verdict, judge};
+use super::memory::{Memory, Written, until};
+use crate::context::{Context, FIELD_MANAGER};
+use crate::watch::Key;
+
+/// A bound on how often time alone may lead to another look.
+const SOONEST: Duration = Duration::from_millis(100);
+
+/// Why a status could not be written, although another try is worth it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the status of {name}")]
+pub struct PublishError {
+    /// The MiniCluster.
+    pub name: String,
+    /// What the client says.
+    #[source]
+    pub source: Box<kube::Error>,
+}
+
+/// Writes the status if it is time. Returns when to look again, if time alone may change the status.
+pub async fn publish(
+    context: &Context,
+    key: &Key,
+    observed: &Observed,
+    memory: &mut Memory,
+    now: Timestamp,
+) -> Result<Option<Duration>, PublishError> {
+    let again = quorate_observe::recheck(observed, now).map(|then| until(then, now).max(SOONEST));
+    let cluster = &observed.cluster;
+    let old = cluster.status.as_ref();
+    let new = quorate_observe::status(observed, now);
+    let due = match quorate_observe::pace(old, &new) {
+        Pace::Nothing => {
+            memory.due = None;
+            return Ok(again);
+        }
+        Pace::Now => now,
+        Pace::Within(span) => {
+            let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::ZERO);
+            *memory.due.get_or_insert(now + span)
+        }
+    };
+    if due > now {
+        let wait = until(due, now);
+        return Ok(Some(again.map_or(wait, |again| again.min(wait))));
+    }
+    memory.due = None;
+    let Some(version) = write(context, key, cluster, &new).await? else {
+        // The object has changed meanwhile, or is gone; the watch tells more.
+        return Ok(again);
+    };
+    if let Some(version) = version {
+        let upon = cluster.resource_version().unwrap_or_default();
+        memory.written = Some(Written { upon, version, status: new.clone() });
+    }
+    for draft in quorate_observe::transitions(old, &new) {
+        tell(context, cluster, draft).await;
+    }
+    Ok(again)
+}
+
+/// Writes what differs, upon the version that was read. `None` if that is not the latest any more.
+async fn write(
+    context: &Context,
+    key: &Key,
+    cluster: &Arc<MiniCluster>,
+    new: &MiniClusterStatus,
+) -> Result<Option<Option<String>>, PublishError> {
+    let empty = MiniClusterStatus::default();
+    let old = cluster.status.as_ref().unwrap_or(&empty);
+    let value = |status| serde_json::to_value(status).expect("a status is plain data");
+    let patch = json!({
+        "metadata": {"uid": cluster.metadata.uid, "resourceVersion": cluster.metadata.resource_version},
+        "status": difference(&value(old), &value(new)),
+    });
+    let params =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let api = Api::<MiniCluster>::namespaced(context.client.clone(), &key.namespace);
+    match api.patch_status(&key.name, &params, &Patch::Merge(&patch)).await {
+        Ok(written) => Ok(Some(written.metadata.resource_version)),
+        Err(error) => match judge(&error) {
+            Verdict::Gone | Verdict::Conflict => Ok(None),
+            Verdict::Refused(_) | Verdict::Exists | Verdict::Again => {
+                Err(PublishError { name: key.name.clone(), source: Box::new(error) })
+            }
+        },
+    }
+}
+
+/// A merge patch (RFC 7386) that makes `new` of `old`.
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let mut patch = Map::new();
+    for (key, value) in new {
+        match old.get(key) {
+            Some(before) if before == value => {}
+            Some(before) => {
+                patch.insert(key.clone(), difference(before, value));
+            }
+            None => {
+                patch.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    Value::Object(patch)
+}
+
+/// Publishes an event. One that is lost is no reason to do anything again: the status has it.
+async fn tell(context: &Context, cluster: &Arc<MiniCluster>, draft: EventDraft) {
+    let EventDraft { kind, reason, action, note } = draft;
+    let event = Event {
+        type_: match kind {
+            quorate_observe::EventType::Normal => EventType::Normal,
+            quorate_observe::EventType::Warning => EventType::Warning,
+        },
+        reason,
+        note: Some(note),
+        action,
+        secondary: None,
+    };
+    if let Err(error) = context.recorder.publish(&event, &cluster.object_ref(&())).await {
+        tracing::warn!(mc.name = cluster.name_any(), reason = event.reason, %error, "event lost");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_written_and_what_is_gone_is_nulled() {
+        let old = json!({"a": 1, "b": {"c": 2, "d": 3}, "e": [1], "gone": true});
+        let new = json!({"a": 1, "b": {"c": 2, "d": 4}, "e": [1, 2]});
+        let patch = difference(&old, &new);
+        assert_eq!(patch, json!({"b": {"d": 4}, "e": [1, 2], "gone": null}));
+    }
+}

@@ -1,0 +1,224 @@
+//! Facts of objects by the MiniCluster that they belong to. Kept small on purpose: what a watch
+//! delivers is read into facts and dropped, so that thousands of clusters fit into little memory.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::watch;
+
+/// Namespace and name of a MiniCluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Key {
+    /// A key.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// Where an object belongs: its cluster, and its own name and UID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The cluster.
+    pub cluster: Key,
+    /// The object's name.
+    pub name: String,
+    /// The object's UID: an object of the same name that was made again is another one.
+    pub uid: String,
+}
+
+/// The facts of one object.
+#[derive(Clone, Debug)]
+struct Entry<F> {
+    uid: String,
+    facts: Arc<F>,
+}
+
+/// Objects of one cluster by name.
+type Objects<F> = BTreeMap<String, Entry<F>>;
+
+/// Facts of all objects of one kind.
+#[derive(Debug)]
+pub struct Cache<F> {
+    inner: RwLock<HashMap<Key, Objects<F>>>,
+    /// Scopes (namespaces, or one for all) whose first list is not complete yet.
+    missing: watch::Sender<usize>,
+}
+
+impl<F> Cache<F> {
+    /// An empty cache that waits for the first lists of `scopes` watches.
+    pub fn new(scopes: usize) -> Self {
+        Self { inner: RwLock::default(), missing: watch::Sender::new(scopes) }
+    }
+
+    /// Waits until every first list is complete.
+    pub async fn ready(&self) {
+        let mut missing = self.missing.subscribe();
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = missing.wait_for(|missing| *missing == 0).await;
+    }
+
+    /// The objects of a cluster, in the order of their names.
+    pub fn of(&self, cluster: &Key) -> Vec<Arc<F>> {
+        let inner = self.read();
+        inner
+            .get(cluster)
+            .into_iter()
+            .flat_map(|objects| objects.values().map(|entry| Arc::clone(&entry.facts)))
+            .collect()
+    }
+
+    /// One object of a cluster.
+    pub fn get(&self, cluster: &Key, name: &str) -> Option<Arc<F>> {
+        self.read().get(cluster)?.get(name).map(|entry| Arc::clone(&entry.facts))
+    }
+
+    /// Objects in all.
+    pub fn len(&self) -> usize {
+        self.read().values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether there is no object at all.
+    pub fn is_empty(&self) -> bool {
+        self.read().is_empty()
+    }
+
+    /// Forgets an object, unless another one has taken its name. Tells whether it was there.
+    pub fn remove(&self, place: &Place) -> bool {
+        let mut inner = self.write();
+        let Some(objects) = inner.get_mut(&place.cluster) else { return false };
+        if objects.get(&place.name).is_none_or(|entry| entry.uid != place.uid) {
+            return false;
+        }
+        objects.remove(&place.name);
+        if objects.is_empty() {
+            inner.remove(&place.cluster);
+        }
+        true
+    }
+
+    // The facts are plain data; a panic elsewhere leaves them whole.
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<Key, Objects<F>>> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Key, Objects<F>>> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: PartialEq> Cache<F> {
+    /// Keeps an object's facts. Tells whether they say anything new.
+    pub fn put(&self, place: Place, facts: F) -> bool {
+        let mut inner = self.write();
+        let objects = inner.entry(place.cluster).or_default();
+        if objects.get(&place.name).is_some_and(|e| e.uid == place.uid && *e.facts == facts) {
+            return false;
+        }
+        objects.insert(place.name, Entry { uid: place.uid, facts: Arc::new(facts) });
+        true
+    }
+
+    /// Replaces what is known of a scope (a namespace, or everything) by a whole list. Returns the
+    /// clusters for which that says anything new.
+    pub fn replace(&self, scope: Option<&str>, list: Vec<(Place, F)>) -> Vec<Key> {
+        let mut fresh: HashMap<Key, Objects<F>> = HashMap::new();
+        for (place, facts) in list {
+            let entry = Entry { uid: place.uid, facts: Arc::new(facts) };
+            fresh.entry(place.cluster).or_default().insert(place.name, entry);
+        }
+        let mut inner = self.write();
+        let known: HashSet<Key> = inner
+            .keys()
+            .filter(|key| scope.is_none_or(|scope| key.namespace == scope))
+            .chain(fresh.keys())
+            .cloned()
+            .collect();
+        let mut changed = Vec::new();
+        for key in known {
+            let (old, new) = (inner.get(&key), fresh.remove(&key));
+            if !same(old, new.as_ref()) {
+                changed.push(key.clone());
+            }
+            match new {
+                Some(new) => inner.insert(key, new),
+                None => inner.remove(&key),
+            };
+        }
+        drop(inner);
+        self.missing.send_modify(|missing| *missing = missing.saturating_sub(1));
+        changed
+    }
+}
+
+fn same<F: PartialEq>(old: Option<&Objects<F>>, new: Option<&Objects<F>>) -> bool {
+    match (old, new) {
+        (None, None) => true,
+        (Some(old), Some(new)) => {
+            old.len() == new.len()
+                && old
+                    .iter()
+                    .zip(new)
+                    .all(|((a, x), (b, y))| a == b && x.uid == y.uid && x.facts == y.facts)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(cluster: &str, name: &str, uid: &str) -> Place {
+        Place { cluster: Key::new("hpc", cluster), name: name.into(), uid: uid.into() }
+    }
+
+    #[test]
+    fn facts_that_say_nothing_new_are_no_news() {
+        let cache = Cache::new(0);
+        assert!(cache.put(place("a", "p", "1"), 5));
+        assert!(!cache.put(place("a", "p", "1"), 5));
+        assert!(cache.put(place("a", "p", "1"), 6));
+        assert!(cache.put(place("a", "p", "2"), 6), "another object of the same name is news");
+    }
+
+    #[test]
+    fn the_end_of_a_former_object_does_not_take_its_successor() {
+        let cache = Cache::new(0);
+        cache.put(place("a", "p", "2"), 5);
+        assert!(!cache.remove(&place("a", "p", "1")));
+        assert_eq!(cache.of(&Key::new("hpc", "a")).len(), 1);
+        assert!(cache.remove(&place("a", "p", "2")));
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_list_replaces_its_own_scope_only() {
+        let cache = Cache::new(0);
+        let elsewhere = Place { cluster: Key::new("lab", "b"), name: "q".into(), uid: "9".into() };
+        cache.put(elsewhere, 1);
+        cache.put(place("gone", "p", "1"), 1);
+        cache.put(place("same", "p", "2"), 1);
+        let list = vec![(place("same", "p", "2"), 1), (place("new", "p", "3"), 1)];
+        let mut changed = cache.replace(Some("hpc"), list);
+        changed.sort();
+        assert_eq!(changed, [Key::new("hpc", "gone"), Key::new("hpc", "new")]);
+        assert_eq!(cache.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn it_is_ready_after_the_first_list_of_each_scope() {
+        let cache = Cache::<u32>::new(2);
+        cache.replace(Some("a"), Vec::new());
+        let early = tokio::time::timeout(std::time::Duration::ZERO, cache.ready()).await;
+        assert!(early.is_err());
+        cache.replace(Some("b"), Vec::new());
+        cache.ready().await;
+    }
+}

@@ -1,0 +1,479 @@
+//! Whole looks against an API server in memory: what is requested, how often, and what is left when
+//! something goes wrong on the way.
+
+#[path = "reconcile/fake.rs"]
+mod fake;
+
+use std::sync::Arc;
+
+use fake::Server;
+use http::Method;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::Action;
+use quorate_api::MiniCluster;
+use quorate_api::jobset::JobSet;
+use quorate_controller::context::{Context, Options};
+use quorate_controller::metrics::Metrics;
+use quorate_controller::reconcile::{Error, reconcile, retry};
+use quorate_controller::watch::{Caches, Key, Owner, Place, place};
+use quorate_observe::{JobFacts, JobSetFacts, PodFacts};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+const CLUSTERS: &str = "/apis/quorate.dev/v1alpha1/namespaces/hpc/miniclusters";
+const JOBSETS: &str = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/hpc/jobsets";
+const JOBS: &str = "/apis/batch/v1/namespaces/hpc/jobs";
+const CORE: &str = "/api/v1/namespaces/hpc";
+const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/hpc/networkpolicies";
+
+/// An API server, and a controller beside it whose watches bring everything at once when told to.
+struct World {
+    server: Server,
+    context: Arc<Context>,
+}
+
+impl World {
+    fn new(spec: Value) -> Self {
+        let server = Server::default();
+        server.store(
+            &format!("{CLUSTERS}/hello"),
+            json!({
+                "apiVersion": "quorate.dev/v1alpha1", "kind": "MiniCluster",
+                "metadata": {"name": "hello", "namespace": "hpc", "generation": 1},
+                "spec": spec,
+            }),
+        );
+        let context = context(&server);
+        Self { server, context }
+    }
+
+    /// A controller that starts again remembers nothing.
+    fn restart(&mut self) {
+        self.context = context(&self.server);
+        self.watch();
+    }
+
+    /// What watches would bring.
+    fn watch(&self) {
+        let caches = &self.context.caches;
+        let list = |prefix: &str| -> Vec<Value> {
+            let state = self.server.0.lock().unwrap();
+            state
+                .objects
+                .iter()
+                .filter(|(path, _)| path.starts_with(&format!("{prefix}/")))
+                .map(|(_, object)| object.clone())
+                .collect()
+        };
+        fn facts<K: DeserializeOwned + kube::Resource, F>(
+            list: Vec<Value>,
+            read: fn(&K) -> F,
+        ) -> Vec<(Place, F)> {
+            list.into_iter()
+                .map(|object| serde_json::from_value::<K>(object).unwrap())
+                .filter_map(|object| Some((place(object.meta())?, read(&object))))
+                .collect()
+        }
+        fn owner<K: kube::Resource>(object: &K) -> Owner {
+            Owner(object.meta().owner_references.as_ref().unwrap()[0].uid.clone())
+        }
+        caches
+            .jobsets
+            .replace(None, facts(list(JOBSETS), JobSetFacts::from_jobset as fn(&JobSet) -> _));
+        caches.jobs.replace(None, facts(list(JOBS), JobFacts::from_job as fn(&Job) -> _));
+        caches.pods.replace(
+            None,
+            facts(list(&format!("{CORE}/pods")), PodFacts::from_pod as fn(&Pod) -> _),
+        );
+        caches.config_maps.replace(
+            None,
+            facts(
+                list(&format!("{CORE}/configmaps")),
+                owner::<k8s_openapi::api::core::v1::ConfigMap>,
+            ),
+        );
+        caches.network_policies.replace(
+            None,
+            facts(list(POLICIES), owner::<k8s_openapi::api::networking::v1::NetworkPolicy>),
+        );
+    }
+
+    fn cluster(&self) -> MiniCluster {
+        serde_json::from_value(self.server.get(&format!("{CLUSTERS}/hello")).unwrap()).unwrap()
+    }
+
+    async fn look(&self) -> Result<Action, Error> {
+        let object = Arc::new(DeserializeGuard(Ok(self.cluster())));
+        reconcile(object, Arc::clone(&self.context)).await
+    }
+
+    /// Looks until nothing is requested any more; all requests on the way.
+    async fn settle(&self) -> Vec<String> {
+        let mut calls = Vec::new();
+        for _ in 0..8 {
+            self.watch();
+            self.look().await.unwrap();
+            let new = self.server.take_calls();
+            if new.is_empty() {
+                return calls;
+            }
+            calls.extend(new);
+        }
+        panic!("never settles: {calls:?}");
+    }
+
+    fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
+        let mut object = self.server.get(path).unwrap();
+        change(&mut object);
+        self.server.store(path, object);
+    }
+
+    fn condition(&self, kind: &str) -> (String, String) {
+        let status = self.cluster().status.unwrap_or_default();
+        let condition = status.conditions.iter().find(|condition| condition.type_ == kind);
+        condition.map(|c| (c.status.clone(), c.reason.clone())).unwrap_or_default()
+    }
+
+    /// Kinds of the objects that are there, besides the MiniCluster and events.
+    fn made(&self) -> Vec<String> {
+        let state = self.server.0.lock().unwrap();
+        let objects = state
+            .objects
+            .iter()
+            .filter(|(path, _)| !path.starts_with(CLUSTERS) && !path.contains("/events/"));
+        objects.map(|(path, _)| path.rsplit('/').take(2).collect::<Vec<_>>().join(" ")).collect()
+    }
+}
+
+fn context(server: &Server) -> Arc<Context> {
+    let options = Options {
+        namespaces: Vec::new(),
+        plan: quorate_plan::Context { agent_image: "agent:1".into(), cluster_domain: None },
+        concurrency: 1,
+    };
+    let (caches, metrics) = (Arc::new(Caches::new(0)), Arc::new(Metrics::new()));
+    Arc::new(Context::new(server.client(), options, caches, metrics))
+}
+
+fn hello() -> Value {
+    json!({"size": 3, "image": "mpi", "command": ["./hello"]})
+}
+
+fn writes(calls: &[String]) -> Vec<&str> {
+    calls.iter().map(String::as_str).filter(|call| !call.starts_with("GET")).collect()
+}
+
+const ALL: [&str; 4] =
+    ["hello-agent configmaps", "hello-seed secrets", "hello jobsets", "hello networkpolicies"];
+
+#[tokio::test]
+async fn a_new_cluster_costs_four_objects_and_one_status() {
+    let world = World::new(hello());
+    let calls = world.settle().await;
+    let writes = writes(&calls);
+    assert_eq!(writes.len(), 5, "{calls:?}");
+    assert_eq!(writes[3], "POST jobsets", "the JobSet comes last of the objects");
+    assert_eq!(writes[4], "PATCH miniclusters/hello/status");
+    assert_eq!(calls.len() - writes.len(), 1, "one read: whether the Service's name is free");
+    assert_eq!(world.condition("Accepted"), ("True".into(), "Planned".into()));
+    let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
+    assert_eq!(
+        jobset["metadata"]["ownerReferences"][0]["uid"],
+        json!(world.cluster().metadata.uid)
+    );
+}
+
+#[tokio::test]
+async fn every_write_names_its_writer() {
+    let world = World::new(hello());
+    world.watch();
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    let state = world.server.0.lock().unwrap();
+    let unnamed = state.calls.iter().filter(|call| {
+        // An event has a field of its own for it.
+        let event = call.path.ends_with("/events");
+        let named = if event {
+            call.body["reportingController"] == "quorate-controller"
+        } else {
+            call.query.contains("fieldManager=quorate-controller")
+        };
+        call.method != Method::GET && !named
+    });
+    assert_eq!(unnamed.count(), 0);
+}
+
+#[tokio::test]
+async fn a_controller_that_dies_at_any_write_leaves_what_the_next_one_completes() {
+    for done in [false, true] {
+        for at in 0..5 {
+            let mut world = World::new(hello());
+            world.server.0.lock().unwrap().crash_at = Some((at, done));
+            world.watch();
+            // One look, or two: the status is written by the second.
+            let crashed = match world.look().await {
+                Ok(_) => world.look().await.is_err(),
+                Err(_) => true,
+            };
+            assert!(crashed, "write {at}");
+            world.server.0.lock().unwrap().crash_at = None;
+            let seed = world.server.get(&format!("{CORE}/secrets/hello-seed"));
+            world.restart();
+            world.settle().await;
+            assert_eq!(world.made(), ALL, "write {at}, carried out: {done}");
+            if let Some(seed) = seed {
+                let kept = world.server.get(&format!("{CORE}/secrets/hello-seed")).unwrap();
+                assert_eq!(kept, seed, "a seed never changes");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_is_reported_and_left_alone() {
+    for (kind, path) in [
+        ("Secret", format!("{CORE}/secrets/hello-seed")),
+        ("ConfigMap", format!("{CORE}/configmaps/hello-agent")),
+        ("Service", format!("{CORE}/services/hello")),
+        ("JobSet", format!("{JOBSETS}/hello")),
+    ] {
+        let world = World::new(hello());
+        let theirs = world.server.store(&path, json!({"metadata": {"name": "theirs"}, "spec": {}}));
+        world.settle().await;
+        assert_eq!(world.condition("Accepted"), ("False".into(), "NameTaken".into()), "{kind}");
+        let message = world.cluster().status.unwrap().message.unwrap();
+        assert!(message.contains(kind), "{message}");
+        assert_eq!(world.server.get(&path).unwrap(), theirs, "{kind}");
+        let jobset = world.server.get(&format!("{JOBSETS}/hello"));
+        assert!(kind == "JobSet" || jobset.is_none(), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_once_and_not_sent_again() {
+    for code in [403, 422] {
+        let world = World::new(hello());
+        world.server.fault(Method::POST, "/jobsets", code, "spec.x: no", usize::MAX);
+        let calls = world.settle().await;
+        assert_eq!(calls.iter().filter(|call| *call == "POST jobsets").count(), 1, "{calls:?}");
+        assert_eq!(world.condition("Accepted").0, "False");
+        let events = calls.iter().filter(|call| call.contains("events")).count();
+        assert_eq!(events, 1, "{calls:?}");
+        // A changed object is tried at once.
+        world.server.0.lock().unwrap().faults.clear();
+        world.change(&format!("{CLUSTERS}/hello"), |o| o["metadata"]["generation"] = json!(2));
+        world.settle().await;
+        assert_eq!(world.condition("Accepted").0, "True");
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_cannot_be_reached_is_tried_again_with_growing_waits() {
+    let world = World::new(hello());
+    world.server.fault(Method::POST, "/jobsets", 500, "failed calling webhook", 3);
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        world.watch();
+        let error = world.look().await.unwrap_err();
+        assert_eq!(error.reason(), "Webhook");
+        let object = Arc::new(DeserializeGuard(Ok(world.cluster())));
+        waits.push(format!("{:?}", retry(object, &error, Arc::clone(&world.context))));
+    }
+    assert_ne!(waits[0], waits[2]);
+    world.settle().await;
+    assert_eq!(world.made(), ALL);
+}
+
+#[tokio::test]
+async fn a_status_upon_an_old_version_is_not_forced() {
+    let world = World::new(hello());
+    world.watch();
+    world.look().await.unwrap();
+    let old = world.cluster();
+    world.change(&format!("{CLUSTERS}/hello"), |o| o["metadata"]["labels"] = json!({"a": "b"}));
+    let object = Arc::new(DeserializeGuard(Ok(old)));
+    reconcile(object, Arc::clone(&world.context)).await.unwrap();
+    assert!(world.cluster().status.is_none());
+    world.settle().await;
+    assert_eq!(world.condition("Accepted").0, "True");
+}
+
+#[tokio::test]
+async fn a_quiet_cluster_costs_nothing() {
+    let mut world = World::new(hello());
+    world.settle().await;
+    assert_eq!(world.settle().await, Vec::<String>::new());
+    world.restart();
+    assert_eq!(world.settle().await, Vec::<String>::new(), "nor does a controller's start");
+}
+
+#[tokio::test]
+async fn a_cluster_made_again_under_its_name_takes_nothing_of_the_former_one() {
+    let world = World::new(hello());
+    world.settle().await;
+    let former = world.server.get(&format!("{CORE}/secrets/hello-seed")).unwrap();
+    world.server.remove(&format!("{CLUSTERS}/hello"));
+    world.server.store(
+        &format!("{CLUSTERS}/hello"),
+        json!({
+            "apiVersion": "quorate.dev/v1alpha1", "kind": "MiniCluster",
+            "metadata": {"name": "hello", "namespace": "hpc", "generation": 1}, "spec": hello(),
+        }),
+    );
+    // Everything of the former one is still there.
+    world.watch();
+    world.look().await.unwrap();
+    assert!(!world.server.take_calls().iter().any(|call| call.starts_with("POST jobsets")));
+    // The JobSet is gone, the rest is not.
+    world.server.remove(&format!("{JOBSETS}/hello"));
+    world.watch();
+    assert_eq!(world.look().await.unwrap_err().reason(), "Leftover");
+    for path in [
+        format!("{CORE}/secrets/hello-seed"),
+        format!("{CORE}/configmaps/hello-agent"),
+        format!("{POLICIES}/hello"),
+    ] {
+        world.server.remove(&path);
+    }
+    world.settle().await;
+    assert_eq!(world.made(), ALL);
+    let seed = world.server.get(&format!("{CORE}/secrets/hello-seed")).unwrap();
+    assert_ne!(seed["data"], former["data"]);
+}
+
+#[tokio::test]
+async fn suspend_and_resume_are_one_write_each() {
+    let world = World::new(hello());
+    world.settle().await;
+    for suspend in [true, false] {
+        world.change(&format!("{CLUSTERS}/hello"), |o| {
+            o["spec"]["suspend"] = json!(suspend);
+            o["metadata"]["generation"] = json!(if suspend { 2 } else { 3 });
+        });
+        let calls = world.settle().await;
+        let patches = calls.iter().filter(|call| *call == "PATCH jobsets/hello").count();
+        assert_eq!(patches, 1, "{calls:?}");
+        let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
+        assert_eq!(jobset["spec"]["suspend"], json!(suspend));
+    }
+}
+
+#[tokio::test]
+async fn a_size_is_patched_into_the_job_and_again_after_a_restart() {
+    let world = World::new(json!({"size": 3, "maxSize": 6, "image": "mpi"}));
+    world.settle().await;
+    let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
+    let job = |attempt: u32| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "hello-worker-0", "namespace": "hpc", "labels": {
+                "quorate.dev/cluster": "hello",
+                "jobset.sigs.k8s.io/jobset-uid": jobset["metadata"]["uid"],
+                "jobset.sigs.k8s.io/replicatedjob-name": "worker",
+                "jobset.sigs.k8s.io/restart-attempt": attempt.to_string(),
+            }},
+            "spec": {"parallelism": 2, "completions": 2, "template": {}},
+        })
+    };
+    let path = format!("{JOBS}/hello-worker-0");
+    world.server.store(&path, job(0));
+    world.settle().await;
+    world.change(&format!("{CLUSTERS}/hello"), |o| {
+        o["spec"]["size"] = json!(5);
+        o["metadata"]["generation"] = json!(2);
+    });
+    for attempt in [0, 1] {
+        let calls = world.settle().await;
+        let patches = calls.iter().filter(|call| *call == "PATCH jobs/hello-worker-0").count();
+        assert_eq!(patches, 1, "attempt {attempt}: {calls:?}");
+        let spec = &world.server.get(&path).unwrap()["spec"];
+        assert_eq!((&spec["parallelism"], &spec["completions"]), (&json!(4), &json!(4)));
+        // A restart makes the Job anew, as the template has it.
+        world.server.remove(&path);
+        world.server.store(&path, job(1));
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_a_jobset_cannot_take_is_a_condition_and_no_loop() {
+    let world = World::new(hello());
+    world.settle().await;
+    world.change(&format!("{CLUSTERS}/hello"), |o| {
+        o["spec"]["image"] = json!("other");
+        o["metadata"]["generation"] = json!(2);
+    });
+    let calls = world.settle().await;
+    assert!(!calls.iter().any(|call| call.contains("jobsets")), "{calls:?}");
+    assert_eq!(world.condition("Accepted"), ("False".into(), "Immutable".into()));
+    let message = world.cluster().status.unwrap().message.unwrap();
+    assert!(message.contains("spec.image"), "{message}");
+    world.change(&format!("{CLUSTERS}/hello"), |o| {
+        o["spec"]["image"] = json!("mpi");
+        o["metadata"]["generation"] = json!(3);
+    });
+    world.settle().await;
+    assert_eq!(world.condition("Accepted"), ("True".into(), "Planned".into()));
+}
+
+#[tokio::test]
+async fn a_pod_that_hangs_on_a_lost_node_is_deleted_by_its_uid() {
+    let world = World::new(hello());
+    world.settle().await;
+    let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
+    let pod = format!("{CORE}/pods/hello-worker-0-1-abcde");
+    world.server.store(
+        &pod,
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "hello-worker-0-1-abcde", "namespace": "hpc",
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {
+                    "quorate.dev/cluster": "hello", "quorate.dev/group": "worker",
+                    "jobset.sigs.k8s.io/jobset-uid": jobset["metadata"]["uid"],
+                },
+            },
+            "spec": {"nodeName": "n2", "containers": [{"name": "main"}]},
+            "status": {"phase": "Running"},
+        }),
+    );
+    world.watch();
+    world.look().await.unwrap();
+    assert!(world.server.get(&pod).is_none());
+    let state = world.server.0.lock().unwrap();
+    let delete = state.calls.iter().find(|call| call.method == Method::DELETE).unwrap();
+    assert_eq!(delete.body["gracePeriodSeconds"], json!(0));
+    assert!(delete.body["preconditions"]["uid"].is_string());
+}
+
+#[tokio::test]
+async fn an_invalid_object_becomes_nothing_but_a_condition() {
+    let world = World::new(json!({"size": 2, "minSize": 3, "image": "mpi"}));
+    let calls = world.settle().await;
+    assert_eq!(world.made(), Vec::<String>::new());
+    assert_eq!(world.condition("Accepted"), ("False".into(), "Invalid".into()));
+    assert!(calls.iter().all(|call| call.contains("miniclusters") || call.contains("events")));
+}
+
+#[tokio::test]
+async fn a_cluster_goes_when_its_time_after_the_end_is_over_and_its_status_has_told_the_end() {
+    let mut spec = hello();
+    spec["ttlSecondsAfterFinished"] = json!(0);
+    let world = World::new(spec);
+    world.settle().await;
+    world.change(&format!("{JOBSETS}/hello"), |o| {
+        o["status"] = json!({"restarts": 0, "conditions": [{
+            "type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]});
+    });
+    world.watch();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Succeeded").0, "True");
+    let key = Key::new("hpc", "hello");
+    assert!(world.context.caches.jobsets.get(&key, "hello").is_some());
+    world.look().await.unwrap();
+    assert!(world.server.get(&format!("{CLUSTERS}/hello")).is_none());
+}
