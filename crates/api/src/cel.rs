@@ -123,6 +123,26 @@ pub(crate) fn host_ports() -> Rule {
     .field_path(".bootstrap.port")
 }
 
+pub(crate) fn replace() -> Rule {
+    Rule::new(
+        "!has(self.failurePolicy) || !has(self.failurePolicy.onWorkerLost) || \
+         self.failurePolicy.onWorkerLost != 'Replace' || !has(self.program) || \
+         !has(self.program.parallel)",
+    )
+    .message("a parallel program cannot go on without a rank: set onWorkerLost to Restart or Fail")
+    .field_path(".failurePolicy.onWorkerLost")
+}
+
+/// As in a Job: who is in charge is decided once.
+pub(crate) fn managed_by() -> Rule {
+    Rule::new(
+        "has(self.managedBy) == has(oldSelf.managedBy) && \
+         (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)",
+    )
+    .message("managedBy cannot be changed: make a new MiniCluster")
+    .field_path(".managedBy")
+}
+
 pub(crate) fn image() -> Rule {
     let image = |template: &str| {
         format!(

@@ -21,6 +21,8 @@ pub const VERSION: &str = "v1alpha1";
 pub const API_VERSION: &str = "quorate.dev/v1alpha1";
 /// The kind.
 pub const KIND: &str = "MiniCluster";
+/// The value of `spec.managedBy` that stands for Quorate's own controller.
+pub const MANAGER: &str = "quorate.dev/quorate-controller";
 /// The most brokers that one cluster may have: one worker group fills one Indexed Job, whose
 /// parallelism Kubernetes limits to this with per-index back-off (KEP-3850).
 pub const MAX_SIZE: i32 = 100_000;
@@ -61,6 +63,8 @@ pub const MAX_SIZE: i32 = 100_000;
     validation = cel::args_with_command(),
     validation = cel::tasks_have_slots(),
     validation = cel::host_ports(),
+    validation = cel::replace(),
+    validation = cel::managed_by(),
     validation = cel::image()
 )]
 #[serde(rename_all = "camelCase")]
@@ -150,6 +154,11 @@ pub struct MiniClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub active_deadline_seconds: Option<i64>,
+    /// The controller in charge, as in a Job: any other than [`MANAGER`] makes Quorate's controller
+    /// leave the object alone. Default: that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[!-~]+$"), length(max = 63))]
+    pub managed_by: Option<String>,
 }
 
 /// What is different about the launcher.
@@ -345,6 +354,21 @@ pub struct FailurePolicy {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub max_restarts: i32,
+    /// What it means when a worker's pod is lost. Default: Restart with a program, Replace without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_worker_lost: Option<OnWorkerLost>,
+}
+
+/// What the loss of a worker's pod means.
+#[derive(schemars::JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnWorkerLost {
+    /// The whole cluster starts again, by `maxRestarts` unless it was a disruption. With a program it
+    /// is the launcher that finds out whether the program can go on.
+    Restart,
+    /// The cluster goes on while Kubernetes replaces the pod, which takes 10 s or more.
+    Replace,
+    /// The cluster fails, whatever took the pod and whatever `maxRestarts` is.
+    Fail,
 }
 
 /// Names and reach of the pods.

@@ -27,6 +27,19 @@ pub fn is_variable(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| (c.is_ascii_graphic() || c == ' ') && c != '=')
 }
 
+/// Whether a text names a controller: a domain, `/`, and more of printable ASCII, as in
+/// `spec.managedBy` of a Job.
+pub fn is_controller(text: &str) -> bool {
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.split_once('/').is_some_and(|(domain, name)| {
+        domain.starts_with(word)
+            && domain.ends_with(word)
+            && domain.chars().all(|c| word(c) || c == '-' || c == '.')
+            && !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_graphic())
+    })
+}
+
 /// Characters of a pod name's budget that a cluster, a group and the largest index take.
 pub fn cost(cluster: &str, group: &str, pods: u32) -> usize {
     cluster.len() + group.len() + digits(0) + digits(pods.saturating_sub(1))
@@ -48,6 +61,16 @@ mod tests {
         assert_eq!(pod.len(), 63);
         assert_eq!(cost(&"c".repeat(44), "worker", 1000), BUDGET);
         assert_eq!(cost(&"c".repeat(44), "launcher", 1), BUDGET);
+    }
+
+    #[test]
+    fn controllers() {
+        for good in ["quorate.dev/quorate-controller", "a/b", "kueue.x-k8s.io/multikueue"] {
+            assert!(is_controller(good), "{good}");
+        }
+        for bad in ["", "a", "/b", "a/", "A.b/c", "-a/b", "a/b c"] {
+            assert!(!is_controller(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use crate::finding::{Finding, Severity};
-use crate::minicluster::{Flavor, MiniCluster, MpiStart};
+use crate::minicluster::{Flavor, MiniCluster, MpiStart, OnWorkerLost};
 
 /// Where the cluster will run: some rules and warnings hold on one side only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub struct ValidatedMiniCluster {
     pub orphan_timeout_seconds: u32,
     /// Restarts that a failure may cost.
     pub max_restarts: u32,
+    /// What a lost worker means.
+    pub on_worker_lost: OnWorkerLost,
     /// The headless Service's name.
     pub subdomain: String,
     /// Whether a NetworkPolicy is wanted.
@@ -72,10 +74,21 @@ pub struct ValidatedMiniCluster {
     pub ttl_seconds_after_finished: Option<u32>,
     /// Seconds that one attempt may take.
     pub active_deadline_seconds: Option<u32>,
+    /// Labels and annotations for Kueue, with its prefix.
+    pub queueing: Queueing,
     /// A hash of each field of the spec as it was written, to tell people which one they changed.
     pub written: BTreeMap<String, u64>,
     /// What the writer should know although the object works.
     pub warnings: Vec<Finding>,
+}
+
+/// What the writer has to say to Kueue: everything under `kueue.x-k8s.io/` in the metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queueing {
+    /// Labels: the queue, the priority, ...
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// The name of a cluster: a DNS-1035 label within the name budget.

@@ -26,6 +26,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::runtime::controller::Action as Next;
 use quorate_api::MiniCluster;
+use quorate_api::minicluster::MANAGER;
 use quorate_observe::Obstacle;
 
 use crate::context::Context;
@@ -76,6 +77,9 @@ pub async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Result<Ne
             return Ok(Next::await_change());
         }
     };
+    if cluster.spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER) {
+        return Ok(Next::await_change());
+    }
     let key = Key::new(cluster.namespace().unwrap_or_default(), cluster.name_any());
     let mut memory = context.recall(&key, &cluster.uid().unwrap_or_default());
     let begun = Instant::now();

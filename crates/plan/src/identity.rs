@@ -28,6 +28,7 @@ pub fn identity(cluster: &ValidatedMiniCluster) -> String {
         "config": config,
         "templates": templates,
         "maxRestarts": cluster.max_restarts,
+        "onWorkerLost": cluster.on_worker_lost,
         "activeDeadlineSeconds": cluster.active_deadline_seconds,
     });
     let mut text = format!("{VERSION}{:016x}", fnv1a(fixed.to_string().as_bytes()));

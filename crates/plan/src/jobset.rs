@@ -4,8 +4,8 @@
 //! failures are dealt with is in `docs/adr/0001-recovery.md`.
 
 use k8s_openapi::api::batch::v1::{
-    JobSpec, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern,
-    PodFailurePolicyRule,
+    JobSpec, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
+    PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use quorate_api::ValidatedMiniCluster;
@@ -13,8 +13,10 @@ use quorate_api::jobset::{
     FailurePolicy, FailurePolicyAction, FailurePolicyRule, JobSet, JobSetSpec, Network, Operator,
     ReplicatedJob, RestartStrategy, StartupOrder, StartupPolicy, SuccessPolicy, job_failure,
 };
+use quorate_api::minicluster::OnWorkerLost;
 use quorate_api::names::LAUNCHER;
 use quorate_api::validate::{ValidatedGroup, ValidatedProgram};
+use quorate_contract::exit;
 
 use crate::identity::identity;
 use crate::{Context, labels, meta, names, pod};
@@ -48,7 +50,12 @@ pub(crate) fn jobset(cluster: &ValidatedMiniCluster, context: &Context) -> JobSe
         managed_by: None,
     };
     let mut metadata = meta::object(cluster, names::jobset(cluster));
-    metadata.annotations = Some([(labels::SPEC_HASH.to_owned(), identity(cluster))].into());
+    metadata.labels.get_or_insert_default().extend(cluster.queueing.labels.clone());
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::SPEC_HASH.to_owned(), identity(cluster));
+    // What is said of sets of pods belongs to their templates.
+    let whole = cluster.queueing.annotations.iter().filter(|(key, _)| !labels::of_pod_set(key));
+    annotations.extend(whole.map(|(key, value)| (key.clone(), value.clone())));
     JobSet { metadata, spec, status: None }
 }
 
@@ -71,15 +78,11 @@ fn replicated_job(
     if launcher {
         job.backoff_limit = Some(0);
         job.active_deadline_seconds = cluster.active_deadline_seconds.map(i64::from);
-        job.pod_failure_policy = Some(on_disruption("FailJob"));
+        let lost = (cluster.on_worker_lost == OnWorkerLost::Fail).then(broker_lost);
+        let rules = lost.into_iter().chain([on_disruption("FailJob")]).collect();
+        job.pod_failure_policy = Some(PodFailurePolicy { rules });
     } else {
-        job.backoff_limit = Some(i32::MAX);
-        job.backoff_limit_per_index = Some(LOSSES_PER_INDEX);
-        job.max_failed_indexes = Some(0);
-        job.pod_failure_policy = Some(on_disruption(match cluster.program {
-            ValidatedProgram::None => "Ignore",
-            ValidatedProgram::Command { .. } | ValidatedProgram::Parallel(_) => "FailJob",
-        }));
+        workers(cluster, &mut job);
     }
     ReplicatedJob {
         name: group.name.to_string(),
@@ -95,17 +98,51 @@ fn replicated_job(
     }
 }
 
+/// What the loss of a pod means to a worker Job.
+fn workers(cluster: &ValidatedMiniCluster, job: &mut JobSpec) {
+    let program = !matches!(cluster.program, ValidatedProgram::None);
+    let replaced = match cluster.on_worker_lost {
+        OnWorkerLost::Replace => true,
+        // The launcher finds out whether its program can go on.
+        OnWorkerLost::Restart => program,
+        OnWorkerLost::Fail => false,
+    };
+    if replaced {
+        job.backoff_limit = Some(i32::MAX);
+        job.backoff_limit_per_index = Some(LOSSES_PER_INDEX);
+        job.max_failed_indexes = Some(0);
+    } else {
+        job.backoff_limit = Some(0);
+    }
+    let action = match cluster.on_worker_lost {
+        OnWorkerLost::Replace => "Ignore",
+        OnWorkerLost::Restart | OnWorkerLost::Fail => "FailJob",
+    };
+    job.pod_failure_policy = Some(PodFailurePolicy { rules: vec![on_disruption(action)] });
+}
+
 /// Pods that Kubernetes itself took away: drain, preemption, eviction, a lost node.
-fn on_disruption(action: &str) -> PodFailurePolicy {
-    PodFailurePolicy {
-        rules: vec![PodFailurePolicyRule {
-            action: action.to_owned(),
-            on_exit_codes: None,
-            on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
-                type_: "DisruptionTarget".to_owned(),
-                status: Some("True".to_owned()),
-            }]),
-        }],
+fn on_disruption(action: &str) -> PodFailurePolicyRule {
+    PodFailurePolicyRule {
+        action: action.to_owned(),
+        on_exit_codes: None,
+        on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
+            type_: "DisruptionTarget".to_owned(),
+            status: Some("True".to_owned()),
+        }]),
+    }
+}
+
+/// A launcher that ends because a broker was lost.
+fn broker_lost() -> PodFailurePolicyRule {
+    PodFailurePolicyRule {
+        action: "FailJob".to_owned(),
+        on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
+            container_name: None,
+            operator: "In".to_owned(),
+            values: vec![exit::BROKER_LOST],
+        }),
+        on_pod_conditions: None,
     }
 }
 
@@ -120,7 +157,29 @@ fn failure_policy(cluster: &ValidatedMiniCluster) -> FailurePolicy {
             target_replicated_jobs: vec![LAUNCHER.to_owned()],
         });
     }
-    // The only pod failure policy that fails a Job is the one on disruptions.
+    if cluster.on_worker_lost == OnWorkerLost::Fail {
+        // The Jobs of workers and the launcher fail together; whichever JobSet sees first decides.
+        let workers = cluster.groups.iter().map(|group| group.name.to_string());
+        let workers: Vec<String> = workers.filter(|name| name != LAUNCHER).collect();
+        if !workers.is_empty() {
+            rules.push(FailurePolicyRule {
+                name: "workerLost".to_owned(),
+                action: FailurePolicyAction::FailJobSet,
+                on_job_failure_reasons: Vec::new(),
+                on_job_failure_message_patterns: Vec::new(),
+                target_replicated_jobs: workers,
+            });
+        }
+        rules.push(FailurePolicyRule {
+            name: "brokerLost".to_owned(),
+            action: FailurePolicyAction::FailJobSet,
+            on_job_failure_reasons: vec![job_failure::POD_FAILURE_POLICY.to_owned()],
+            // Tells it from a disruption, which has the same reason.
+            on_job_failure_message_patterns: vec![format!("exit code {} ", exit::BROKER_LOST)],
+            target_replicated_jobs: vec![LAUNCHER.to_owned()],
+        });
+    }
+    // From here on, a pod failure policy that fails a Job is the one on disruptions.
     rules.push(FailurePolicyRule {
         name: "disruption".to_owned(),
         action: FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,

@@ -34,6 +34,11 @@ pub fn of_pod(cluster: &ValidatedMiniCluster, group: &str) -> BTreeMap<String, S
         .into()
 }
 
+/// Whether an annotation of Kueue is about the pods of one template (topology, slices, groups).
+pub(crate) fn of_pod_set(key: &str) -> bool {
+    key.starts_with("kueue.x-k8s.io/podset-")
+}
+
 /// Matches the cluster's pods and nothing else in the namespace.
 pub fn selector(cluster: &ValidatedMiniCluster) -> BTreeMap<String, String> {
     [(CLUSTER.to_owned(), cluster.name.to_string())].into()

@@ -31,6 +31,13 @@ pub(crate) fn template(
     let metadata = template.metadata.get_or_insert_default();
     let pod_labels = metadata.labels.get_or_insert_default();
     pod_labels.extend(labels::of_pod(cluster, group.name.as_str()));
+    for (key, value) in &cluster.queueing.annotations {
+        if labels::of_pod_set(key) {
+            // A template's own word about its group stands.
+            let annotations = metadata.annotations.get_or_insert_default();
+            annotations.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
 
     let pod = template.spec.get_or_insert_default();
     pod.restart_policy = Some("Never".to_owned());

@@ -52,6 +52,12 @@ pub(super) fn warn(spec: &MiniClusterSpec, findings: &mut Findings) {
                 .hint("pods here share its CPUs and memory"),
         );
     }
+    if spec.managed_by.is_some() {
+        findings.push(
+            Finding::warning(FieldPath::new("spec.managedBy"), "not used on this machine")
+                .hint("quorate itself is in charge here"),
+        );
+    }
     let launcher = spec.launcher.as_ref().and_then(|launcher| launcher.template.as_ref());
     let groups = spec.groups.iter().enumerate().map(|(at, group)| {
         (FieldPath::new("spec.groups").index(at).key("template"), group.template.as_ref())

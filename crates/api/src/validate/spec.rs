@@ -1,10 +1,14 @@
 //! The rules of metadata and of the plain fields of the spec.
 
 use super::groups::{self, Sizes};
-use super::{ClusterName, Findings, Target, ValidatedMiniCluster, hash, local, pods, program};
+use super::{
+    ClusterName, Findings, Queueing, Target, ValidatedMiniCluster, ValidatedProgram, hash, local,
+    pods, program,
+};
 use crate::finding::{FieldPath, Finding};
-use crate::minicluster::{MiniCluster, MiniClusterSpec};
-use crate::names::is_dns_1035_label;
+use crate::minicluster::{MiniCluster, MiniClusterSpec, OnWorkerLost};
+use crate::names::{is_controller, is_dns_1035_label};
+use std::collections::BTreeMap;
 
 /// Runs every rule; `None` when a part is so wrong that no whole can be made.
 pub(super) fn check(
@@ -50,6 +54,9 @@ pub(super) fn check(
     let subdomain = subdomain(spec, name.as_deref(), findings);
     let merged = pods::check(spec, target, findings);
     let program = program::check(spec, sizes.as_ref(), findings);
+    let on_worker_lost = on_worker_lost(spec, program.as_ref(), findings);
+    let queueing = queueing(object, findings);
+    managed_by(spec, findings);
     host_network_ports(spec, sizes.as_ref(), findings);
     if target == Target::Local {
         local::warn(spec, findings);
@@ -74,15 +81,81 @@ pub(super) fn check(
         timeout_seconds: timeout,
         orphan_timeout_seconds: orphan_timeout,
         max_restarts,
+        on_worker_lost,
         subdomain: subdomain.unwrap_or_else(|| name.clone()),
         name: ClusterName(name),
         network_policy: spec.network.network_policy,
         suspend: spec.suspend,
         ttl_seconds_after_finished: ttl,
         active_deadline_seconds: deadline,
+        queueing,
         written: hash::fields(spec),
         warnings: Vec::new(),
     })
+}
+
+/// What a lost worker means, or what that is without being written.
+fn on_worker_lost(
+    spec: &MiniClusterSpec,
+    program: Option<&ValidatedProgram>,
+    findings: &mut Findings,
+) -> OnWorkerLost {
+    let asked = spec.failure_policy.on_worker_lost;
+    if asked == Some(OnWorkerLost::Replace)
+        && matches!(program, Some(ValidatedProgram::Parallel(_)))
+    {
+        findings.push(
+            Finding::error(
+                FieldPath::new("spec.failurePolicy.onWorkerLost"),
+                "a parallel program cannot go on without a rank",
+            )
+            .hint("set it to Restart or Fail, or leave it out"),
+        );
+    }
+    asked.unwrap_or(match program {
+        Some(ValidatedProgram::None) => OnWorkerLost::Replace,
+        _ => OnWorkerLost::Restart,
+    })
+}
+
+/// What is said to Kueue. With a queue it decides when pods run, so nobody else may.
+fn queueing(object: &MiniCluster, findings: &mut Findings) -> Queueing {
+    const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+    const PREFIXES: [&str; 2] = ["kueue.x-k8s.io/", "provreq.kueue.x-k8s.io/"];
+    let of_kueue = |map: &Option<BTreeMap<String, String>>| -> BTreeMap<String, String> {
+        map.iter()
+            .flatten()
+            .filter(|(key, _)| PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let queueing = Queueing {
+        labels: of_kueue(&object.metadata.labels),
+        annotations: of_kueue(&object.metadata.annotations),
+    };
+    if object.spec.suspend.is_some() && queueing.labels.contains_key(QUEUE_NAME) {
+        findings.push(
+            Finding::error(
+                FieldPath::new("spec.suspend"),
+                format!("the queue decides when the pods run (label {QUEUE_NAME})"),
+            )
+            .hint("leave suspend out; to keep the cluster away, set active: false in its Workload"),
+        );
+    }
+    queueing
+}
+
+fn managed_by(spec: &MiniClusterSpec, findings: &mut Findings) {
+    let Some(manager) = spec.managed_by.as_deref() else { return };
+    if !is_controller(manager) || manager.len() > 63 {
+        findings.push(
+            Finding::error(
+                FieldPath::new("spec.managedBy"),
+                format!("`{manager}` is not the name of a controller"),
+            )
+            .hint("a name is `<domain>/<path>` with 63 characters at most, as in a Job"),
+        );
+    }
 }
 
 /// A number within its range as the unsigned type of the plan; out of range it is a finding.

@@ -160,6 +160,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     match pattern {
         r"^[a-z]([-a-z0-9]*[a-z0-9])?$" => quorate_api::names::is_dns_1035_label(text),
         r"^[ -<>-~]+$" => quorate_api::names::is_variable(text),
+        r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[!-~]+$" => quorate_api::names::is_controller(text),
         other => panic!("the pattern {other} is new: say here what it means"),
     }
 }
