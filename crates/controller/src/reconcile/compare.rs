@@ -15,10 +15,8 @@ use quorate_api::names::LAUNCHER;
 use quorate_api::status::MiniClusterStatus;
 use quorate_observe::{JobFacts, JobSetFacts, Observed, Obstacle};
 
-use super::memory::{Lost, until};
+use super::memory::until;
 use super::plan::Wanted;
-
-pub use lost::given_up;
 
 /// The controller that is built into JobSet.
 const JOBSET_CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
@@ -32,8 +30,6 @@ pub struct Seen {
     pub config_map: bool,
     /// Whether its NetworkPolicy is there.
     pub network_policy: bool,
-    /// Pods that the launcher's broker has given up.
-    pub lost: Lost,
     /// Seconds after which a broker without rank 0 has left.
     pub orphan_timeout: u32,
 }

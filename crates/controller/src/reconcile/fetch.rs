@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quorate_api::MiniCluster;
 use quorate_observe::Observed;
 
-use super::compare::{Seen, given_up};
+use super::compare::Seen;
 use super::memory::Memory;
 use crate::context::Context;
 use crate::watch::Key;
@@ -35,14 +35,10 @@ pub fn fetch(context: &Context, key: &Key, cluster: &MiniCluster, memory: &mut M
         live: context.launchers.as_ref().and_then(|launchers| launchers.heard(key)),
         ..Observed::default()
     };
-    let known = memory.lost.take().unwrap_or_default();
-    let lost = given_up(&observed, orphan_timeout, known);
-    memory.lost = (!lost.pods.is_empty()).then(|| lost.clone());
     Seen {
         observed,
         config_map: own(caches.config_maps.of(key)),
         network_policy: own(caches.network_policies.of(key)),
-        lost,
         orphan_timeout,
     }
 }

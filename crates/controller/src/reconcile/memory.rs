@@ -31,8 +31,6 @@ pub struct Memory {
     pub due: Option<Timestamp>,
     /// Errors in a row.
     pub errors: u32,
-    /// Pods that the launcher's broker has given up, by attempt: they have fenced themselves.
-    pub lost: Option<Lost>,
 }
 
 /// What an API server or an owner of the same name does not let us have.
@@ -55,17 +53,6 @@ pub struct Written {
     pub version: String,
     /// The status.
     pub status: MiniClusterStatus,
-}
-
-/// Pods of one attempt that are known to have lost the launcher.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// The attempt.
-    pub attempt: u32,
-    /// Their names.
-    pub pods: Vec<String>,
-    /// Their nodes.
-    pub nodes: Vec<String>,
 }
 
 impl Memory {

@@ -11,9 +11,10 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::names::LAUNCHER;
 use quorate_contract::report::Reason;
+use quorate_contract::status::Missing;
 use quorate_observe::{ContainerState, Observed, PodFacts};
 
-use super::{Action, Decision, Lost, Seen};
+use super::{Action, Decision, Seen};
 
 /// Seconds that a kubelet has, beyond the grace period, to say that a pod has ended.
 const KUBELET: SignedDuration = SignedDuration::from_secs(10);
@@ -21,44 +22,66 @@ const KUBELET: SignedDuration = SignedDuration::from_secs(10);
 /// pod's end usually shows within two.
 const SILENCE: i64 = 3;
 
-/// The pods that rank 0 of this attempt has given up, with those that were known already.
-pub fn given_up(observed: &Observed, orphan_timeout: u32, known: Lost) -> Lost {
-    let attempt = observed.attempt();
-    let mut lost =
-        if known.attempt == attempt { known } else { Lost { attempt, ..Lost::default() } };
-    let launcher = observed.launcher();
-    let report = launcher.and_then(|launcher| launcher.report.as_deref());
-    let mut short_names = Vec::new();
-    if let Some(report) = report.filter(|report| report.reason == Reason::BrokerLost)
-        && let Some(pod) = report.failure.as_ref().and_then(|failure| failure.pod.clone())
-    {
-        short_names.push(pod);
-    }
-    for missing in observed.live().into_iter().flat_map(|live| &live.missing) {
-        let silent = missing.silent_seconds.is_some_and(|s| s >= u64::from(orphan_timeout));
-        if silent && missing.why.starts_with("lost") {
-            short_names.push(missing.pod.clone());
+/// Pods of an attempt that rank 0 has given up, and the nodes that they were on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lost(Vec<(u32, String)>);
+
+impl Lost {
+    /// What rank 0 said last: live, in the report that the launcher's pod leaves behind, and in the
+    /// status, which keeps it when that pod is gone.
+    pub(super) fn of(observed: &Observed, orphan_timeout: u32) -> Self {
+        let mut named: Vec<(u32, &str)> = Vec::new();
+        for pod in observed.all_pods().filter(|pod| pod.group == LAUNCHER) {
+            let report = pod.report.as_ref().filter(|report| report.reason == Reason::BrokerLost);
+            let lost = report.and_then(|report| report.failure.as_ref()?.pod.as_deref());
+            named.extend(lost.map(|lost| (pod.attempt, lost)));
         }
-    }
-    for pod in observed.own_pods() {
-        let named = short_names.iter().any(|name| *name == pod.short_name() || *name == pod.name);
-        if named && !pod.ended() && !lost.pods.contains(&pod.name) {
-            lost.pods.push(pod.name.clone());
-            lost.nodes.extend(pod.node.clone());
+        let status = observed.cluster.status.as_ref();
+        if let Some(failure) = status.and_then(|status| status.failure.as_ref())
+            && failure.reason.as_deref() == Some(Reason::BrokerLost.as_str())
+            && let (Some(attempt), Some(pod)) = (failure.attempt, failure.pod.as_deref())
+        {
+            named.push((attempt.cast_unsigned(), pod));
         }
+        for missing in observed.live().into_iter().flat_map(|live| &live.missing) {
+            if given_up(missing, i64::from(orphan_timeout)) {
+                named.push((observed.attempt(), &missing.pod));
+            }
+        }
+        let nodes = observed.all_pods().filter_map(|pod| {
+            let is = |(attempt, name): &(u32, &str)| {
+                *attempt == pod.attempt && (*name == pod.short_name() || *name == pod.name)
+            };
+            (named.iter().any(is) && !pod.ended())
+                .then(|| Some((pod.attempt, pod.node.clone()?)))?
+        });
+        Self(nodes.collect())
     }
-    lost
+
+    /// Whether a pod is on a node of which rank 0 has given up a pod in the same attempt.
+    fn has(&self, pod: &PodFacts) -> bool {
+        self.0.iter().any(|(attempt, node)| {
+            *attempt == pod.attempt && pod.node.as_deref() == Some(node.as_str())
+        })
+    }
+}
+
+/// Whether rank 0 says that it has lost a broker that it has not heard for so many seconds.
+fn given_up(missing: &Missing, seconds: i64) -> bool {
+    let bound = u64::try_from(seconds).unwrap_or(u64::MAX);
+    missing.why.starts_with("lost") && missing.silent_seconds.is_some_and(|silent| silent >= bound)
 }
 
 /// Decides about pods that hang.
 pub(super) fn stuck(seen: &Seen, now: Timestamp, decision: &mut Decision) {
     let observed = &seen.observed;
+    let lost = Lost::of(observed, seen.orphan_timeout);
     // Those of a former JobSet of this cluster hold up the next one just as well.
     let mut pods: Vec<&PodFacts> = observed.pods.iter().map(AsRef::as_ref).collect();
     pods.retain(|pod| !pod.jobset.is_empty() && !pod.ended() && pod.node.is_some());
     for pod in pods {
         let Some(gone_by) = pod.deleting else { continue };
-        let due = if lost(seen, pod) { now } else { gone_by + KUBELET };
+        let due = if lost.has(pod) { now } else { gone_by + KUBELET };
         if due <= now {
             let (pod, uid) = (pod.name.clone(), pod.uid.clone());
             decision.act(Action::ForceDelete { pod, uid });
@@ -76,21 +99,13 @@ pub(super) fn stuck(seen: &Seen, now: Timestamp, decision: &mut Decision) {
     }
 }
 
-/// Whether rank 0 has given a pod up, or another one on its node.
-fn lost(seen: &Seen, pod: &PodFacts) -> bool {
-    seen.lost.attempt == pod.attempt
-        && (seen.lost.pods.contains(&pod.name)
-            || pod.node.as_ref().is_some_and(|node| seen.lost.nodes.contains(node)))
-}
-
 /// Whether a pod that rank 0 has given up still counts as running.
 fn silent(seen: &Seen, pod: &PodFacts) -> bool {
-    let given_up = seen.observed.live().into_iter().flat_map(|live| &live.missing).any(|missing| {
-        let bound = u64::try_from(i64::from(seen.orphan_timeout) + SILENCE).unwrap_or(u64::MAX);
-        missing.pod == pod.short_name()
-            && missing.why.starts_with("lost")
-            && missing.silent_seconds.is_some_and(|silent| silent >= bound)
-    });
+    let bound = i64::from(seen.orphan_timeout) + SILENCE;
+    let missing = seen.observed.live().into_iter().flat_map(|live| &live.missing);
+    let given_up = missing
+        .filter(|missing| missing.pod == pod.short_name())
+        .any(|missing| given_up(missing, bound));
     given_up && runs(pod) && pod.deleting.is_none()
 }
 

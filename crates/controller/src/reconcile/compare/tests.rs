@@ -93,7 +93,6 @@ fn seen() -> Seen {
         },
         config_map: true,
         network_policy: true,
-        lost: Lost::default(),
         orphan_timeout: 15,
     }
 }
@@ -327,34 +326,47 @@ fn broker_lost() -> PodFacts {
 
 #[test]
 fn pods_of_a_node_that_rank_0_has_given_up_are_removed_at_once() {
-    let observed = with(|seen| {
-        let lost = pod("worker", 1, "n2");
-        let beside = pod("worker", 2, "n2");
-        let elsewhere = pod("worker", 0, "n3");
-        seen.observed.pods =
-            [broker_lost(), elsewhere, lost, beside].into_iter().map(Arc::new).collect();
-    });
-    let lost = given_up(&observed.observed, 15, Lost::default());
-    assert_eq!(lost.pods, ["hello-worker-0-1-abcde"]);
-    // The JobSet restarts: the launcher's pod and its report go, everything else is told to end.
-    let restarting = with(|seen| {
-        let going = |pod: PodFacts| Arc::new(PodFacts { deleting: Some(at(30)), ..pod });
-        seen.observed.pods = [("worker", 0, "n3"), ("worker", 1, "n2"), ("worker", 2, "n2")]
-            .map(|(group, index, node)| going(pod(group, index, node)))
-            .into();
-        seen.lost = given_up(&seen.observed, 15, lost.clone());
-    });
-    let decision = compare(&wanted(3), &restarting, at(0));
+    let going = |pod: PodFacts| Arc::new(PodFacts { deleting: Some(at(30)), ..pod });
+    let workers = [("worker", 0, "n3"), ("worker", 1, "n2"), ("worker", 2, "n2")]
+        .map(|(group, index, node)| going(pod(group, index, node)));
     let remove = |index: u32| Action::ForceDelete {
         pod: format!("hello-worker-0-{index}-abcde"),
         uid: format!("pod-worker-{index}"),
     };
+    let reported = with(|seen| {
+        seen.observed.pods = workers.to_vec();
+        seen.observed.pods.push(Arc::new(broker_lost()));
+    });
+    let decision = compare(&wanted(3), &reported, at(0));
     assert_eq!(decision.actions, [remove(1), remove(2)]);
     assert_eq!(
         decision.again,
         Some(Duration::from_secs(40)),
         "the one on a good node has its grace"
     );
+}
+
+#[test]
+fn what_rank_0_said_last_outlives_its_pod_and_the_beginning_of_the_next_attempt() {
+    let restarted = |attempt| {
+        let mut seen = with_jobset(|jobset| jobset.restarts = 1);
+        let mut cluster = cluster();
+        let failure = quorate_api::status::Failure {
+            attempt: Some(attempt),
+            reason: Some("BrokerLost".into()),
+            pod: Some("worker-0-1".into()),
+            ..quorate_api::status::Failure::default()
+        };
+        cluster.status =
+            Some(MiniClusterStatus { failure: Some(failure), ..MiniClusterStatus::default() });
+        seen.observed.cluster = Arc::new(cluster);
+        let stuck = PodFacts { deleting: Some(at(30)), ..pod("worker", 1, "n2") };
+        seen.observed.pods = vec![Arc::new(stuck)];
+        seen
+    };
+    let (pod, uid) = ("hello-worker-0-1-abcde".to_owned(), "pod-worker-1".to_owned());
+    assert_eq!(actions(&wanted(3), &restarted(0)), [Action::ForceDelete { pod, uid }]);
+    assert_eq!(actions(&wanted(3), &restarted(1)), [], "a pod of another attempt");
 }
 
 #[test]
