@@ -80,8 +80,9 @@ fn tests(suite: &mut Option<Suite>, tier: Tier, clock: Clock) -> Result<Tally> {
 
 /// The cluster's programs and our own, of which its images are made, then the tests on it.
 fn kubernetes(suite: &mut Option<Suite>, clock: Clock) -> Result<Tally> {
-    clock.say("building quorate and its agent (release)");
+    clock.say("building quorate, its agent and its controller (release)");
     dist::build()?;
+    dist::controller()?;
     kube::prepare(clock)?;
     tests(suite, Tier::Kube, clock)
 }

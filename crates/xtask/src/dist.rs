@@ -25,48 +25,32 @@ impl Dist {
     }
 }
 
-/// Builds both; quick when nothing changed.
+/// Builds what runs without Kubernetes; quick when nothing changed.
 pub(crate) fn build() -> Result<Dist> {
-    let target = host_target()?;
-    let flags = env::var("RUSTFLAGS").unwrap_or_default();
-    // A target of its own, so that the flag does not reach build scripts and macros.
-    cargo_build(
-        &["--release", "--package", "quorate-agent", "--bin", "quorate-agent", "--target", &target],
-        &format!("{flags} -C target-feature=+crt-static"),
-    )?;
-    cargo_build(&["--profile", "tool", "--package", "quorate-cli", "--bin", "quorate"], &flags)?;
-    let built = workspace::target_dir();
-    let folder = built.join("dist");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let dist = Dist { agent: folder.join("quorate-agent"), quorate: folder.join("quorate") };
-    place(&built.join(target).join("release/quorate-agent"), &dist.agent)?;
-    place(&built.join("tool/quorate"), &dist.quorate)?;
-    Ok(dist)
+    let agent = build_static("quorate-agent", "release")?;
+    cargo_build(&["--profile", "tool", "--package", "quorate-cli", "--bin", "quorate"], &flags())?;
+    let quorate = place(&workspace::target_dir().join("tool/quorate"))?;
+    Ok(Dist { agent, quorate })
 }
 
 /// Builds the controller, which nothing but a Kubernetes needs: its client takes minutes to compile.
-pub(crate) fn build_controller() -> Result<PathBuf> {
+pub(crate) fn controller() -> Result<PathBuf> {
+    build_static("quorate-controller", "controller")
+}
+
+/// Builds a binary that needs no library of the image it runs in, and answers where it is.
+fn build_static(name: &str, profile: &str) -> Result<PathBuf> {
     let target = host_target()?;
-    let flags = env::var("RUSTFLAGS").unwrap_or_default();
+    // A target of its own, so that the flag does not reach build scripts and macros.
     cargo_build(
-        &[
-            "--profile",
-            "controller",
-            "--package",
-            "quorate-controller",
-            "--bin",
-            "quorate-controller",
-            "--target",
-            &target,
-        ],
-        &format!("{flags} -C target-feature=+crt-static"),
+        &["--profile", profile, "--package", name, "--bin", name, "--target", &target],
+        &format!("{} -C target-feature=+crt-static", flags()),
     )?;
-    let built = workspace::target_dir();
-    let folder = built.join("dist");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let controller = folder.join("quorate-controller");
-    place(&built.join(target).join("controller/quorate-controller"), &controller)?;
-    Ok(controller)
+    place(&workspace::target_dir().join(target).join(profile).join(name))
+}
+
+fn flags() -> String {
+    env::var("RUSTFLAGS").unwrap_or_default()
 }
 
 fn cargo_build(arguments: &[&str], flags: &str) -> Result<()> {
@@ -77,12 +61,17 @@ fn cargo_build(arguments: &[&str], flags: &str) -> Result<()> {
     Ok(())
 }
 
-/// Puts a new file in the place of the old one, which may be running.
-fn place(from: &Path, to: &Path) -> Result<()> {
+/// Puts a built binary among those that are shipped, in the place of an older one, which may be
+/// running.
+fn place(from: &Path) -> Result<PathBuf> {
+    let folder = workspace::target_dir().join("dist");
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let to = folder.join(from.file_name().context("a binary has a name")?);
     let new = to.with_extension("new");
     fs::copy(from, &new)
         .with_context(|| format!("copy {} to {}", from.display(), new.display()))?;
-    fs::rename(&new, to).with_context(|| format!("move to {}", to.display()))
+    fs::rename(&new, &to).with_context(|| format!("move to {}", to.display()))?;
+    Ok(to)
 }
 
 /// The target triple of this machine's compiler.

@@ -134,9 +134,9 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Golden => golden::run(),
         Chore::Dist => {
             let dist = dist::build()?;
-            let controller = dist::build_controller()?;
-            for binary in [&dist.quorate, &dist.agent, &controller] {
-                println!("{}", binary.display());
+            let controller = dist::controller()?;
+            for path in [dist.quorate, dist.agent, controller] {
+                println!("{}", path.display());
             }
             Ok(true)
         }
