@@ -2,7 +2,7 @@
 //! what becomes of their output, and how their ends become one exit code.
 //!
 //! Decisions are pure functions in their own modules; `spawn`, `records` and `sweep` touch
-//! processes and files.
+//! processes and files, `affinity` and `topology` read what the kernel tells.
 
 pub mod affinity;
 pub mod environment;
@@ -13,3 +13,4 @@ pub mod spawn;
 pub mod stdio;
 pub mod sweep;
 pub mod text;
+pub mod topology;

@@ -202,6 +202,7 @@ pub struct Layout {
     job: Arc<Job>,
     node: u32,
     tmp_dir: String,
+    topology: Option<String>,
 }
 
 impl Layout {
@@ -212,7 +213,13 @@ impl Layout {
         if node as usize >= job.hosts.len() {
             return Err(LayoutError::OwnNode { node, nodes: job.hosts.len() });
         }
-        Ok(Self { job, node, tmp_dir: tmp_dir.into() })
+        Ok(Self { job, node, tmp_dir: tmp_dir.into(), topology: None })
+    }
+
+    /// Names a file that says what CPUs this node has, in hwloc's XML, to spare ranks the looking.
+    #[must_use]
+    pub fn with_topology(self, path: Option<String>) -> Self {
+        Self { topology: path, ..self }
     }
 
     /// The whole job.
@@ -238,6 +245,11 @@ impl Layout {
     /// Tells whether a rank is on this node.
     pub fn is_local(&self, rank: u32) -> bool {
         self.job.node_of(rank) == Some(self.node)
+    }
+
+    /// The file with this node's topology, where there is one.
+    pub fn topology(&self) -> Option<&str> {
+        self.topology.as_deref()
     }
 
     /// The job's own directory on this node.

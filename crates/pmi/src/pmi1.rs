@@ -184,6 +184,10 @@ impl Pmi1 {
             // One that does not fit would be cut; without it, clients compare host names.
             return (mapping.len() < VALUE_MAX).then_some(mapping);
         }
+        if key == b"PMI_hwloc_xmlfile" {
+            let path = core.layout.topology().map(str::as_bytes);
+            return path.filter(|path| path.len() < VALUE_MAX);
+        }
         self.kvs.get(key)
     }
 

@@ -233,6 +233,7 @@ fn full_init(core: &mut Core, rank: u32, thread: Option<&[u8]>) -> Writer {
 fn job_attribute(core: &Core, key: &[u8]) -> Option<Vec<u8>> {
     match key {
         b"PMI_process_mapping" => Some(core.layout.job().process_mapping().as_bytes().to_vec()),
+        b"PMI_hwloc_xmlfile" => core.layout.topology().map(|path| path.as_bytes().to_vec()),
         b"universeSize" => Some(core.layout.job().universe().to_string().into_bytes()),
         _ => None,
     }

@@ -8,14 +8,19 @@
 use super::observe::{Counters, Observers};
 use crate::net::resolve::{AddressBook, Names, Resolver};
 use crate::net::tls::{Caller, Stream, Tls, TlsError};
+use bytes::BytesMut;
 use quorate_contract::AgentConfig;
 use quorate_overlay::frame::{Decoder, Frame};
 use quorate_overlay::{DialFailure, LinkId};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, split};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
@@ -30,7 +35,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// A writer gathers about so many bytes for one write.
 const WRITE_GOAL: usize = 64 * 1024;
 /// A reader asks the kernel for about so many bytes.
-const READ_ROOM: usize = 4 * 1024;
+const READ_ROOM: usize = 8 * 1024;
 
 /// What comes from the network.
 pub(super) enum FromNet {
@@ -236,13 +241,13 @@ impl Links {
         let reader = self.tasks.spawn(async move {
             let mut decoder = Decoder::new();
             let reason = loop {
-                decoder.buffer().reserve(READ_ROOM);
-                match input.read_buf(decoder.buffer()).await {
+                match read(&mut input, decoder.buffer()).await {
                     Ok(0) => break "closed by the peer".to_owned(),
                     Ok(bytes) => counters.came_in(bytes),
                     Err(error) => break error.to_string(),
                 }
                 match hand_over(&mut decoder, link, &to_node).await {
+                    Ok(true) if decoder.buffer().is_empty() => *decoder.buffer() = BytesMut::new(),
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(error) => break error.to_string(),
@@ -276,7 +281,7 @@ impl Links {
                 if to_node.send(news).await.is_err() || broken {
                     return;
                 }
-                if buffer.capacity() > 4 * WRITE_GOAL {
+                if queue.is_empty() {
                     buffer = Vec::new();
                 }
             }
@@ -348,6 +353,19 @@ impl Links {
         };
         let _ = timeout(CLOSE_WAIT, done).await;
     }
+}
+
+/// Reads what is there behind what has come. The room for it is on the stack: a link that waits,
+/// as most do, must not hold any.
+async fn read(input: &mut ReadHalf<Stream>, come: &mut BytesMut) -> io::Result<usize> {
+    poll_fn(|context| {
+        let mut room = [0; READ_ROOM];
+        let mut piece = ReadBuf::new(&mut room);
+        ready!(Pin::new(&mut *input).poll_read(context, &mut piece))?;
+        come.extend_from_slice(piece.filled());
+        Poll::Ready(Ok(piece.filled().len()))
+    })
+    .await
 }
 
 /// Passes on all whole frames; false when the node is gone.

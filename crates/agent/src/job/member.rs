@@ -284,7 +284,8 @@ impl Tasks<'_> {
         };
         let job = quorate_pmi::Job::new(spec).map_err(|error| failed(error.to_string()))?;
         let layout = Layout::new(job, self.node, self.dir.to_string_lossy())
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| failed(error.to_string()))?
+            .with_topology(self.jobs.topology(&self.overlay.settings().run_dir));
         let exchanger = OverOverlay {
             overlay: self.overlay.clone(),
             job: self.launch.job,

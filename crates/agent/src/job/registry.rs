@@ -8,13 +8,17 @@ use crate::broker::{Channel, Overlay, Services};
 use crate::launch::affinity::Allowance;
 use crate::launch::environment::Variables;
 use crate::launch::records::{Recorded, Records};
+use crate::launch::topology;
 use crate::process_management::Server;
 use bytes::Bytes;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::{mpsc, watch};
+
+/// The topology in the run directory.
+const TOPOLOGY: &str = "topology.xml";
 
 /// What a broker knows of its pod from its start on.
 #[derive(Clone, Debug)]
@@ -34,7 +38,7 @@ impl Pod {
         Self {
             env: std::env::vars_os().collect(),
             cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            allowance: Allowance::read(std::path::Path::new("/"), &affinity),
+            allowance: Allowance::read(Path::new("/"), &affinity),
         }
     }
 }
@@ -53,6 +57,7 @@ struct Shared {
     busy: watch::Sender<usize>,
     next: AtomicU64,
     records: OnceLock<Records>,
+    topology: OnceLock<Option<PathBuf>>,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +121,7 @@ impl Jobs {
                 busy: watch::Sender::new(0),
                 next: AtomicU64::new((seconds & 0xffff_ffff) << 20),
                 records: OnceLock::new(),
+                topology: OnceLock::new(),
             }),
         }
     }
@@ -123,6 +129,24 @@ impl Jobs {
     /// The pod.
     pub fn pod(&self) -> &Pod {
         &self.shared.pod
+    }
+
+    /// The file in the run directory that says what CPUs the pod has; written once. `None` where
+    /// there is nothing to say.
+    pub(super) fn topology(&self, run_dir: &Path) -> Option<String> {
+        let write = || {
+            let xml = topology::xml(Path::new("/"), &self.shared.pod.allowance.cpus)?;
+            let path = run_dir.join(TOPOLOGY);
+            match std::fs::write(&path, xml) {
+                Ok(()) => Some(path),
+                Err(error) => {
+                    tracing::warn!(%error, "the run directory takes no topology");
+                    None
+                }
+            }
+        };
+        let path = self.shared.topology.get_or_init(write).as_ref()?;
+        path.to_str().map(str::to_owned)
     }
 
     /// Writes down what runs from now on.

@@ -55,6 +55,29 @@ fn a_rank_learns_about_its_job() {
 }
 
 #[test]
+fn the_topology_of_a_node_is_named_where_it_is_known() {
+    let job = Job::new(JobSpec {
+        namespace: "kvs-1".into(),
+        id: "1".into(),
+        hosts: vec!["node-0".into()],
+        node_of: vec![0],
+        ..JobSpec::default()
+    });
+    let job = job.unwrap();
+    let question = "cmd=get kvsname=kvs-1 key=PMI_hwloc_xmlfile\n";
+    for (file, want) in [
+        (Some("/run/topology.xml"), "rc=0 msg=success value=/run/topology.xml"),
+        (None, "rc=-1 msg=key_not_found value=unknown"),
+    ] {
+        let layout = Layout::new(job.clone(), 0, "/tmp/job").unwrap();
+        let layout = layout.with_topology(file.map(str::to_owned));
+        let mut server = JobServer::new(layout, Options::default());
+        let client = server.connect_fd(0);
+        assert_eq!(say(&mut server, client, question), format!("cmd=get_result {want}\n"));
+    }
+}
+
+#[test]
 fn values_are_kept_byte_for_byte() {
     let (mut server, client) = started(0, 0);
     let mut say = |line: &str| say(&mut server, client, line);
