@@ -121,6 +121,19 @@ pub enum KeeperError {
     },
 }
 
+impl KeeperError {
+    /// It and its causes, joined by colons.
+    fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text
+    }
+}
+
 /// A running cluster.
 struct Keeper {
     folder: Folder,
@@ -181,13 +194,7 @@ pub fn run(folder: Folder) -> Result<std::convert::Infallible, KeeperError> {
 
 /// Tells of a failure and ends: what runs already ends with this process.
 pub fn report_failure(error: &KeeperError) -> ! {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    report(&Event::Failed(text));
+    report(&Event::Failed(error.chain()));
     std::process::exit(1)
 }
 

@@ -77,7 +77,8 @@ pub(crate) fn run() -> Result<bool> {
     let mut wrong = graph.directions();
     wrong.extend(graph.reach(PURE, IMPURE));
     wrong.extend(graph.reach(&["quorate-agent"], NOT_IN_AGENT));
-    let sources = sources(&workspace::root().join("crates"))?;
+    let mut sources = sources(&workspace::root().join("crates"))?;
+    sources.extend(self::sources(&workspace::root().join("e2e"))?);
     for path in &sources {
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         let name = path.strip_prefix(workspace::root()).unwrap_or(path).display().to_string();

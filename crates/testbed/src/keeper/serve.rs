@@ -34,7 +34,7 @@ pub(super) fn run(
                     let _one = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
                     match perform(keeper, change) {
                         Ok(()) => Reply::Done,
-                        Err(error) => Reply::Failed(chain(&error)),
+                        Err(error) => Reply::Failed(error.chain()),
                     }
                 }
             };
@@ -133,14 +133,4 @@ fn status(keeper: &Keeper) -> Status {
         nodes: keeper.nodes.iter().map(node).collect(),
         fake_nodes: keeper.plan.shape.fake_nodes,
     }
-}
-
-fn chain(error: &KeeperError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
