@@ -352,3 +352,30 @@ fn read_container(container: &ContainerStatus, init: bool) -> (ContainerFacts, O
     };
     (facts, report)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_of_containers_add_up() {
+        assert_eq!(thousandths("4"), Some(4000));
+        assert_eq!(thousandths("0.5"), Some(500));
+        assert_eq!(thousandths("1500m"), Some(1500));
+        assert_eq!(thousandths("many"), None);
+        assert_eq!(written(4000), "4");
+        assert_eq!(written(4500), "4500m");
+    }
+
+    #[test]
+    fn a_pod_of_nobody_becomes_facts_of_nobody() {
+        let facts = PodFacts::from_pod(&Pod::default());
+        assert_eq!(facts, PodFacts::default());
+    }
+
+    #[test]
+    fn facts_stay_small() {
+        // Three thousand of them, with their text, are to fit into a few MiB.
+        assert!(size_of::<PodFacts>() <= 512, "{}", size_of::<PodFacts>());
+    }
+}

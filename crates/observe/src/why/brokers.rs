@@ -10,7 +10,7 @@ use crate::scene::{Scene, Turn};
 
 /// How long pods and brokers may take before anyone is named: most are there by then, and a status
 /// that names each of them in turn would be written each time.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 /// The cluster is quorate.
 pub(super) fn quorate(scene: &Scene<'_>) -> Option<Found> {

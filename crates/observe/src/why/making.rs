@@ -8,8 +8,9 @@ use crate::facts::event::EventFacts;
 use crate::scene::Scene;
 
 /// How long a JobSet may take to make its first Job. It takes a fraction of a second as a rule, but
-/// a controller that has a thousand of them to look at needs a while.
-const SILENCE: SignedDuration = SignedDuration::from_secs(10);
+/// a controller that is given a thousand of them at once has been seen to need more than a minute
+/// for the last ones, and must not be called silent by each of them.
+const SILENCE: SignedDuration = SignedDuration::from_secs(60);
 /// JobSet's own controller.
 const JOBSET_CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
 

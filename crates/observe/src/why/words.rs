@@ -94,3 +94,37 @@ pub(crate) fn span(since: Timestamp, now: Timestamp) -> String {
 pub(crate) fn plural<'a>(count: u32, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_to_what_matters() {
+        let now: Timestamp = "2026-11-28T10:00:00Z".parse().unwrap();
+        for (seconds, text) in
+            [(0, "0s"), (8, "8s"), (190, "3m10s"), (7_500, "2h05m"), (273_600, "3d4h"), (-5, "0s")]
+        {
+            let since = Timestamp::from_second(now.as_second() - seconds).unwrap();
+            assert_eq!(span(since, now), text);
+        }
+    }
+
+    #[test]
+    fn lists_end_with_what_is_left() {
+        let items: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        assert_eq!(list(&items[..0], 3), "");
+        assert_eq!(list(&items[..1], 3), "a");
+        assert_eq!(list(&items[..3], 3), "a, b and c");
+        assert_eq!(list(&items, 3), "a, b, c and 1 more");
+    }
+
+    #[test]
+    fn long_words_are_cut_between_characters() {
+        let long = "é ".repeat(2_000);
+        assert!(sentence(&long).len() <= LONGEST);
+        assert!(sentence(&long).ends_with('…'));
+        assert!(quote(&long).chars().count() <= LONGEST_QUOTE);
+        assert_eq!(quote("  so\n it is. "), "so it is");
+    }
+}
