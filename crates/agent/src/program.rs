@@ -11,7 +11,7 @@ use crate::broker::{Overlay, ProgramOutcome, Services};
 use crate::hosts;
 use crate::job::Jobs;
 use crate::job::leader::{self, Led};
-use crate::job::protocol::{Placed, kind, piece, split, taken};
+use crate::job::protocol::{Placed, body, kind, piece, split, taken};
 use crate::launch::environment::{self, Variables};
 use crate::launch::outcome::{Ended, Judge, Outcome, Session, TaskEnd};
 use crate::launch::place::Offer;
@@ -19,7 +19,7 @@ use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::Merge;
 use crate::sys;
 use bytes::Bytes;
-use placement::{Evidence, Landing, Watcher};
+use placement::{Evidence, Landing, Sighting, Watcher};
 use quorate_contract::config::{Parallel, Program};
 use quorate_contract::report::{Placement, Reason};
 use quorate_contract::status::ProgramStatus;
@@ -47,6 +47,12 @@ impl Observed {
         services.on_cast(placement::LANDED, move |_, body| {
             if let Ok(landing) = serde_json::from_slice::<Landing>(&body) {
                 observed.with(|e| e.landings.push((landing.broker, placement::ticks())));
+            }
+        });
+        let observed = self.clone();
+        services.on_cast(placement::SEEN, move |_, body| {
+            if let Ok(sighting) = serde_json::from_slice::<Sighting>(&body) {
+                observed.with(|evidence| evidence.note(&sighting));
             }
         });
     }
@@ -143,11 +149,30 @@ async fn watch(observed: Observed, overlay: Overlay) {
     if offers(&overlay).iter().filter(|offer| offer.slots > 0).count() < 2 {
         return;
     }
-    let mut watcher = Watcher::new(environment::mark(overlay.settings(), ""));
+    let mut watcher = Watcher::new(environment::mark(overlay.settings(), ""), overlay.rank());
     let mut interval = tokio::time::interval(LOOK);
     loop {
         interval.tick().await;
         observed.with(|evidence| watcher.look(evidence));
+    }
+}
+
+/// Tells rank 0 of the ranks that remote commands start in this pod, until none is left and `over`
+/// says that no command is either.
+pub async fn watch_for_others(overlay: Overlay, over: impl Fn() -> bool) {
+    let mut watcher = Watcher::new(environment::mark(overlay.settings(), ""), overlay.rank());
+    let mut evidence = Evidence::default();
+    let mut interval = tokio::time::interval(LOOK);
+    loop {
+        interval.tick().await;
+        for sighting in watcher.look(&mut evidence) {
+            if let Err(error) = overlay.cast(&[0], placement::SEEN, body(&sighting)).await {
+                tracing::warn!(%error, "rank 0 is not told where ranks run");
+            }
+        }
+        if !watcher.sees_ranks() && over() {
+            return;
+        }
     }
 }
 
@@ -165,7 +190,19 @@ fn prove(outcome: Outcome, observed: &Observed, overlay: &Overlay) -> Report {
     let offers = offers(overlay);
     let evidence = observed.with(|evidence| evidence.clone());
     let Some(misplaced) = evidence.misplaced(overlay.rank(), &offers) else {
-        return outcome.into_report();
+        let mut report = outcome.into_report();
+        report.placement = evidence.placed(overlay.size()).map(|tasks| {
+            let pods = tasks.iter().filter(|tasks| **tasks > 0).count() as u32;
+            Placement {
+                // Whoever wrote the script planned it; what it came to is all that is known.
+                planned_pods: pods,
+                actual_pods: pods,
+                tasks: tasks.iter().sum(),
+                tasks_by_pod: crate::launch::place::runs(tasks),
+                wire: std::collections::BTreeMap::new(),
+            }
+        });
+        return report;
     };
     let message = misplaced.message(offers.len() as u32);
     let mut report = if outcome.exit_code == exit::OK {

@@ -9,6 +9,7 @@ pub mod arguments;
 pub mod client;
 pub mod names;
 pub mod session;
+mod visits;
 
 use crate::broker::{Overlay, Services};
 use crate::job::Jobs;
@@ -18,6 +19,7 @@ use crate::local::Call;
 use crate::program::placement;
 use names::Names;
 use std::net::IpAddr;
+use visits::Visits;
 
 /// The verb on the local socket.
 pub const VERB: &str = "rsh";
@@ -30,9 +32,9 @@ const FIND: &str = "rsh.find";
 
 /// Adds the services and the verb.
 pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
-    let (jobs, node) = (jobs.clone(), overlay.clone());
+    let (jobs, node, visits) = (jobs.clone(), overlay.clone(), Visits::default());
     services.on_channel(session::SERVICE, move |channel| {
-        session::serve(jobs.clone(), node.clone(), channel)
+        session::serve(jobs.clone(), node.clone(), visits.clone(), channel)
     });
     let node = overlay.clone();
     services.on_request(FIND, move |_, name| {

@@ -18,11 +18,25 @@ use std::collections::{BTreeMap, HashSet};
 /// Cast service on rank 0: a [`Landing`].
 pub const LANDED: &str = "placement.landed";
 
+/// Cast service on rank 0: a [`Sighting`].
+pub const SEEN: &str = "placement.seen";
+
 /// A remote command has started on a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Landing {
     /// The broker.
     pub broker: u32,
+}
+
+/// Ranks have been seen on a broker's pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
+    /// The broker.
+    pub broker: u32,
+    /// Ranks of their world in all.
+    pub size: u32,
+    /// Their numbers.
+    pub ranks: Vec<u32>,
 }
 
 /// Clock ticks that news of a landing may take.
@@ -46,6 +60,10 @@ pub struct Evidence {
     pub worlds: BTreeMap<i32, World>,
     /// Brokers that remote commands reached, with the time in clock ticks.
     pub landings: Vec<(u32, u64)>,
+    /// Where ranks were seen last: their broker and the size of their world.
+    pub seen: BTreeMap<u32, (u32, u32)>,
+    /// The size of the world that was seen last.
+    pub latest: u32,
 }
 
 /// A world on too few pods.
@@ -60,6 +78,28 @@ pub struct Misplaced {
 }
 
 impl Evidence {
+    /// Takes note of ranks that were seen.
+    pub fn note(&mut self, sighting: &Sighting) {
+        for rank in &sighting.ranks {
+            self.seen.insert(*rank, (sighting.broker, sighting.size));
+        }
+        self.latest = sighting.size;
+    }
+
+    /// Where the ranks of the last launch ran: tasks by broker, for `brokers` brokers. Nothing
+    /// unless every rank of it was seen: a part would be taken for the whole.
+    pub fn placed(&self, brokers: u32) -> Option<Vec<u32>> {
+        let mut tasks = vec![0; brokers as usize];
+        for rank in 0..self.latest {
+            let (broker, size) = self.seen.get(&rank)?;
+            if *size != self.latest {
+                return None;
+            }
+            *tasks.get_mut(*broker as usize)? += 1;
+        }
+        (self.latest > 0).then_some(tasks)
+    }
+
     /// The first misplaced world. `offers` are the brokers that were there; `launcher` is the
     /// broker of the program.
     pub fn misplaced(&self, launcher: u32, offers: &[Offer]) -> Option<Misplaced> {
@@ -104,16 +144,25 @@ pub struct Watcher {
     seen: HashSet<i32>,
     /// Living ranks with their launcher.
     ranks: Vec<(i32, i32)>,
+    /// This broker.
+    broker: u32,
 }
 
 impl Watcher {
     /// Watches processes whose mark starts with `prefix`, without those of direct launches.
-    pub fn new(prefix: String) -> Self {
-        Self { prefix, seen: HashSet::new(), ranks: Vec::new() }
+    pub fn new(prefix: String, broker: u32) -> Self {
+        Self { prefix, seen: HashSet::new(), ranks: Vec::new(), broker }
+    }
+
+    /// Whether ranks were alive at the last look.
+    pub fn sees_ranks(&self) -> bool {
+        !self.ranks.is_empty()
     }
 
     /// One look at the process table; only processes that are new cost more than their number.
-    pub fn look(&mut self, evidence: &mut Evidence) {
+    /// Gives the ranks that are new, by the size of their world.
+    pub fn look(&mut self, evidence: &mut Evidence) -> Vec<Sighting> {
+        let mut news: BTreeMap<u32, Sighting> = BTreeMap::new();
         let now = ticks();
         let mut living = HashSet::new();
         for pid in sweep::processes() {
@@ -124,8 +173,11 @@ impl Watcher {
             // A process that has not called exec yet still shows its parent's environment: only
             // those that are ranks, or nothing of ours, are settled.
             match self.examine(pid) {
-                Seen::Rank { size } => {
+                Seen::Rank { rank, size } => {
                     self.seen.insert(pid);
+                    let sighting = news.entry(size).or_default();
+                    (sighting.broker, sighting.size) = (self.broker, size);
+                    sighting.ranks.push(rank);
                     let (launcher, since) = launcher_of(pid).unwrap_or((pid, 0));
                     self.ranks.push((pid, launcher));
                     evidence
@@ -147,6 +199,11 @@ impl Watcher {
                 world.until = now;
             }
         }
+        let news: Vec<Sighting> = news.into_values().collect();
+        for sighting in &news {
+            evidence.note(sighting);
+        }
+        news
     }
 
     fn examine(&self, pid: i32) -> Seen {
@@ -159,7 +216,7 @@ impl Watcher {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    Rank { size: u32 },
+    Rank { rank: u32, size: u32 },
     Ours,
     Foreign,
 }
@@ -179,11 +236,12 @@ fn rank_in(environ: &[u8], prefix: &str) -> Seen {
         return Seen::Foreign;
     }
     // Both launchers' ranks have their number and the size of their world.
-    let size = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")]
+    let number = |name: &str| value(name).and_then(|text| text.parse().ok());
+    let found = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")]
         .into_iter()
-        .find_map(|(rank, size)| value(rank).and_then(|_| value(size)?.parse().ok()));
-    match size {
-        Some(size) => Seen::Rank { size },
+        .find_map(|(rank, size)| Some((number(rank)?, number(size)?)));
+    match found {
+        Some((rank, size)) => Seen::Rank { rank, size },
         None => Seen::Ours,
     }
 }
@@ -230,7 +288,25 @@ mod tests {
         Evidence {
             worlds: [(7, World { size, since: 1000, until: 1200 })].into(),
             landings: landings.to_vec(),
+            ..Evidence::default()
         }
+    }
+
+    #[test]
+    fn the_last_launch_is_told_when_all_of_it_was_seen() {
+        let mut evidence = Evidence::default();
+        let mut note = |broker, size, ranks: &[u32]| {
+            evidence.note(&Sighting { broker, size, ranks: ranks.to_vec() });
+            evidence.placed(3)
+        };
+        assert_eq!(note(0, 4, &[0, 1]), None);
+        assert_eq!(note(2, 4, &[2, 3]), Some(vec![2, 0, 2]));
+        // The next launch has another layout; half of it is not taken for the whole.
+        assert_eq!(note(1, 3, &[0]), None);
+        assert_eq!(note(2, 3, &[2, 1]), Some(vec![0, 1, 2]));
+        // A broker that nobody knows is no place.
+        assert_eq!(note(7, 1, &[0]), None);
+        assert_eq!(Evidence::default().placed(3), None);
     }
 
     #[test]
@@ -264,9 +340,12 @@ mod tests {
         let rank = |text: &str| rank_in(text.replace(' ', "\0").as_bytes(), "u.0.0.");
         assert_eq!(
             rank("QUORATE_MARK=u.0.0.program OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4"),
-            Seen::Rank { size: 4 }
+            Seen::Rank { rank: 1, size: 4 }
         );
-        assert_eq!(rank("PMI_RANK=0 PMI_SIZE=2 QUORATE_MARK=u.0.0.rsh-1"), Seen::Rank { size: 2 });
+        assert_eq!(
+            rank("PMI_RANK=0 PMI_SIZE=2 QUORATE_MARK=u.0.0.rsh-1"),
+            Seen::Rank { rank: 0, size: 2 }
+        );
         assert_eq!(rank("QUORATE_MARK=u.0.0.program A=1"), Seen::Ours);
         assert_eq!(rank("QUORATE_MARK=u.0.0.job-1 PMI_RANK=0 PMI_SIZE=2"), Seen::Foreign);
         assert_eq!(rank("QUORATE_MARK=u.0.1.rsh-1 PMI_RANK=0 PMI_SIZE=2"), Seen::Foreign);

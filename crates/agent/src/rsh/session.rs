@@ -5,6 +5,7 @@
 //! the background, as `orted --daemonize` does, ends its session and lives on: the mark in its
 //! environment is how it is found when the cluster's program ends.
 
+use super::visits::Visits;
 use crate::broker::{Channel, Overlay};
 use crate::job::Jobs;
 use crate::job::protocol::{kind, message, split};
@@ -56,7 +57,7 @@ pub(super) fn code(payload: &[u8]) -> Option<i32> {
 }
 
 /// Serves a session to its end.
-pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
+pub(super) async fn serve(jobs: Jobs, overlay: Overlay, visits: Visits, channel: Channel) {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let session = match serde_json::from_slice::<Session>(channel.first()) {
         Ok(session) => session,
@@ -119,6 +120,7 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
     tracing::info!(from, session = %name, "a remote command starts");
     let record = jobs.record(&name, &[task.pid]);
     super::landed(&overlay).await;
+    let _visit = visits.begin(&overlay);
     let (over, ended) = watch::channel(false);
     let tail = Arc::new(Mutex::new(Tail::default()));
     let start_pump = |pipe, kind| {
