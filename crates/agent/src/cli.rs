@@ -2,6 +2,7 @@
 //! names them.
 
 use crate::broker::Launching;
+use crate::hosts::enter::EnterArgs;
 use crate::hosts::verb::HostsArgs;
 use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
@@ -34,6 +35,7 @@ enum Verb {
     Run(RunArgs),
     Exec(ExecArgs),
     Hosts(HostsArgs),
+    Enter(EnterArgs),
     /// Run a command on another pod, as ssh does
     #[command(disable_help_flag = true)]
     Rsh {
@@ -57,6 +59,7 @@ impl Cli {
             Verb::Run(args) => Ok(args.run()),
             Verb::Exec(args) => Ok(args.run()),
             Verb::Hosts(args) => Ok(args.run()),
+            Verb::Enter(args) => Ok(args.run()),
             Verb::Rsh { words } => Ok(rsh::client::run(words)),
             Verb::Version(args) => version::run(&args),
         }

@@ -1,6 +1,7 @@
 //! What batch scripts need to find the pods: host files of each launcher family and the variables
 //! that point at them.
 
+pub mod enter;
 pub mod environment;
 pub mod files;
 pub mod verb;
@@ -21,8 +22,9 @@ const BIN: &str = "bin";
 /// look for features of it.
 const REMOTE_SHELL: &str = "quorate-rsh";
 
-/// Adds the verb.
+/// Adds the verbs.
 pub fn register(overlay: &Overlay, services: &mut Services) {
+    enter::register(overlay, services);
     verb::register(overlay, services);
 }
 
@@ -73,6 +75,18 @@ pub fn write(overlay: &Overlay) -> anyhow::Result<()> {
 
 /// Adds what launchers read to a program's environment; what the container has set wins.
 pub fn add_to(overlay: &Overlay, env: &mut Variables) {
+    let per_host = connected(overlay).iter().map(|host| host.slots).max().unwrap_or(1);
+    let (variables, bin) = offered(overlay, per_host);
+    for (name, value) in variables {
+        env.entry(name.into()).or_insert_with(|| value.into());
+    }
+    let path = env.get(OsStr::new("PATH")).cloned();
+    env.insert("PATH".into(), appended(path, bin));
+}
+
+/// What launchers read, and the directory for the end of PATH. `per_host` is the most slots of any
+/// pod.
+fn offered(overlay: &Overlay, per_host: u32) -> (Vec<(&'static str, String)>, PathBuf) {
     let settings = overlay.settings();
     let bin = settings.run_dir.join(BIN);
     let remote_shell = bin.join(REMOTE_SHELL).to_string_lossy().into_owned();
@@ -82,14 +96,10 @@ pub fn add_to(overlay: &Overlay, env: &mut Variables) {
         run_dir: &settings.run_dir,
         remote_shell: &remote_shell,
         interface: interface.as_deref(),
-        per_host: connected(overlay).iter().map(|host| host.slots).max().unwrap_or(1),
+        per_host,
         flavor: overlay.config().mpi,
     };
-    for (name, value) in environment::variables(&launchers) {
-        env.entry(name.into()).or_insert_with(|| value.into());
-    }
-    let path = env.get(OsStr::new("PATH")).cloned();
-    env.insert("PATH".into(), appended(path, bin));
+    (environment::variables(&launchers), bin)
 }
 
 fn appended(path: Option<OsString>, dir: PathBuf) -> OsString {

@@ -5,6 +5,7 @@ use crate::broker::{Overlay, Services};
 use crate::job::client;
 use crate::job::protocol::body;
 use crate::local::{self, Call, Hello};
+use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use quorate_contract::exit;
 use std::io::Write;
@@ -55,6 +56,18 @@ pub(super) fn register(overlay: &Overlay, services: &mut Services) {
     });
     let node = overlay.clone();
     services.on_verb(VERB, move |call| serve(node.clone(), call));
+}
+
+/// The host file of all pods, as rank 0 knows them.
+pub(super) async fn file(overlay: &Overlay, format: Format) -> Result<String, String> {
+    let word: &'static [u8] = match format {
+        Format::OpenMpi => b"openmpi",
+        Format::Hydra => b"mpich",
+        Format::Plain => b"plain",
+    };
+    let text = overlay.request(0, SERVICE, Bytes::from_static(word)).await;
+    let text = text.map_err(|error| error.to_string())?;
+    serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
 async fn serve(overlay: Overlay, mut call: Call) {
