@@ -6,12 +6,14 @@
 mod output;
 
 use crate::control::{Channel, Finish, Notice, Order};
+use crate::keeper::end_descendants;
 use crate::progress::{Ending, Line, Progress};
 use crate::registry::ClusterDir;
 use crate::sandbox::Keeper;
 use crate::terminal::Terminal;
 use anyhow::Context as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::waitpid;
@@ -103,6 +105,7 @@ impl Front {
             started,
             width,
         } = self;
+        set_child_subreaper(true).context("cannot adopt orphans")?;
         let terminal = Arc::new(Mutex::new(Terminal::new(width)));
         let mut view = View { progress, terminal: Arc::clone(&terminal) };
         view.show(view.progress.header());
@@ -190,6 +193,10 @@ impl Front {
                 }
                 Notice::Finished(how) => finish = Some(how),
             }
+        }
+        if finish.is_none() {
+            // Without a sandbox, what the keeper held has come to this process.
+            end_descendants();
         }
         let _ = waitpid(keeper.pid, None);
         pumps.finish();

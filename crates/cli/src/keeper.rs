@@ -10,6 +10,8 @@ mod requests;
 mod running;
 mod start;
 
+pub(crate) use cluster::end_descendants;
+
 use crate::control::{Channel, Finish, Listener, Notice, Order};
 use crate::player::{Action, Event, Outcome, Player};
 use crate::pods::{LocalObjects, PlannedHost};

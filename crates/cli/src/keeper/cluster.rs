@@ -26,7 +26,7 @@ const SUFFIX: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const BRIDGE_LIMIT: Duration = Duration::from_secs(1);
 
 impl Keeper {
-    fn volatile(&self, name: &str) -> PathBuf {
+    pub(super) fn volatile(&self, name: &str) -> PathBuf {
         self.input.dir.join(VOLATILE).join(name)
     }
 
@@ -309,7 +309,7 @@ fn suffix() -> Result<String, getrandom::Error> {
 
 /// Kills whatever descends from this process, which adopts orphans: the end of pods without a
 /// sandbox.
-pub(super) fn end_descendants() {
+pub(crate) fn end_descendants() {
     loop {
         let family = descendants(std::process::id());
         if family.is_empty() {

@@ -76,8 +76,17 @@ fn a_killed_front_without_a_sandbox_takes_everything_with_it() {
 
 #[test]
 fn a_killed_keeper_takes_everything_with_it_and_the_front_says_so() {
+    keeper_killed(&[]);
+}
+
+#[test]
+fn a_killed_keeper_without_a_sandbox_takes_everything_with_it_too() {
+    keeper_killed(&["--sandbox", "none"]);
+}
+
+fn keeper_killed(extra: &[&str]) {
     let stage = Stage::new();
-    let child = start(&stage, &[]);
+    let child = start(&stage, extra);
     let front = child.id();
     let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).unwrap();
     let keeper: i32 = children.trim().parse().unwrap();
