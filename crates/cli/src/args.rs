@@ -2,13 +2,20 @@
 
 #![allow(missing_docs, reason = "the help texts are the documentation; more would show up there")]
 
+mod place;
+
+pub use place::{Place, Reach, called_as_plugin};
+
+use crate::refusal::Refusal;
+use crate::verbs::wanted::is_file_name;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Turn a MiniCluster into a working HPC cluster
 ///
 /// On this machine, without Kubernetes: each pod of the cluster is a set of namespaces with an own
-/// host name, address and /dev/shm, and the programs are those of this machine.
+/// host name, address and /dev/shm, and the programs are those of this machine. With --context,
+/// --kubeconfig or --namespace, or called as kubectl-quorate, the same verbs work on Kubernetes.
 #[derive(Debug, Parser)]
 #[command(name = "quorate", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Data goes to standard output, status to standard error.\n\
@@ -34,7 +41,7 @@ pub struct Loudness {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Run(Box<RunArgs>),
-    /// List the clusters on this machine
+    /// List clusters
     #[command(visible_alias = "list")]
     Ls(LsArgs),
     /// Open a shell in a pod
@@ -43,6 +50,12 @@ pub enum Verb {
     Exec(ExecArgs),
     /// Print what a pod has written
     Logs(LogsArgs),
+    /// Show a cluster: its brokers, its start, its restarts and its last failure
+    Status(StatusArgs),
+    /// Say in one sentence why a cluster is not running
+    Why(StatusArgs),
+    /// Wait for a cluster's end, and end with its program's code
+    Wait(WaitArgs),
     /// End clusters and forget their logs
     Delete(DeleteArgs),
     /// Check MiniCluster files without running anything
@@ -64,19 +77,27 @@ pub enum Verb {
     },
 }
 
-/// Run a MiniCluster on this machine and end with its program's code
+/// Run a MiniCluster and end with its program's code
 ///
 /// Either a file, or the cluster in flags and a command: `quorate run -N 4 -n 8 -- ./hello`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quorate run hello.yaml\n  quorate run -N 4 -- hostname\n  \
     quorate run -N 4 -n 8 -l -- ./ring 1000\n  quorate run -N 4 --script -- mpirun -np 8 ./ring\n\n\
-    The first Ctrl-C is passed on to the program, the second ends everything.")]
+    The first Ctrl-C is passed on to the program, the second ends everything.\n\n\
+    On Kubernetes:\n  quorate run --context lab -n hpc lammps.yaml\n  \
+    quorate run --context lab --image example/app -N 4 -n 8 -- ./hello\n\n\
+    There the first Ctrl-C asks whether to delete the cluster or to leave it running, the second leaves\n\
+    it. A cluster made of flags is deleted when its program has succeeded; any other is kept.\n\
+    -n takes a number for ranks and a name for the namespace: inside a cluster the word of HPC wins.")]
 pub struct RunArgs {
     /// Pods [default: 1]
     #[arg(short = 'N', long, value_name = "PODS", value_parser = clap::value_parser!(i32).range(1..))]
     pub nodes: Option<i32>,
+    /// A number: as --ntasks. A name: as --namespace
+    #[arg(short = 'n', value_name = "RANKS | NAMESPACE")]
+    pub n: Vec<String>,
     /// Ranks [default: one a pod]
-    #[arg(short = 'n', long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..))]
     pub ntasks: Option<i32>,
     /// CPUs that each rank is bound to
     #[arg(short = 'c', long, value_name = "CPUS", value_parser = clap::value_parser!(i32).range(1..))]
@@ -93,6 +114,9 @@ pub struct RunArgs {
     /// A variable of the ranks; may be repeated
     #[arg(short = 'e', long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
+    /// The image that has the program; on Kubernetes only, and needed there
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
     /// The cluster's name [default: the command's and four letters]
     #[arg(long)]
     pub name: Option<String>,
@@ -105,9 +129,61 @@ pub struct RunArgs {
     /// How pods are kept apart
     #[arg(long, value_enum, default_value_t = SandboxArg::Namespaces)]
     pub sandbox: SandboxArg,
+    #[command(flatten)]
+    pub reach: Reach,
+    /// The namespace [default: the file's, else the context's]
+    #[arg(long, value_name = "NAMESPACE", help_heading = place::HEADING)]
+    pub namespace: Option<String>,
     /// A MiniCluster file (`-` reads standard input), or a command with its arguments
     #[arg(trailing_var_arg = true, value_name = "FILE | CMD")]
     pub words: Vec<String>,
+}
+
+impl RunArgs {
+    /// Reads `-n`, which is ranks or a namespace, and says where the cluster shall be.
+    pub fn settle(mut self) -> Result<(Self, Place), Refusal> {
+        for word in std::mem::take(&mut self.n) {
+            let twice = |flag: &str| {
+                Refusal::usage(format!("-n {word} says again what {flag} says"))
+                    .hint("leave one of them out")
+            };
+            if word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+')) {
+                let ranks =
+                    word.parse().ok().filter(|ranks: &i32| *ranks > 0).ok_or_else(|| {
+                        Refusal::usage(format!("-n {word} is no number of ranks"))
+                            .hint("give a number from 1 on, or a namespace with --namespace")
+                    })?;
+                if self.ntasks.replace(ranks).is_some() {
+                    return Err(twice("--ntasks"));
+                }
+            } else if self.namespace.replace(word.clone()).is_some() {
+                return Err(twice("--namespace"));
+            }
+        }
+        if self.script && self.ntasks.is_some() {
+            return Err(Refusal::usage("-n does not go with --script")
+                .hint("a script says itself how many ranks its mpirun starts"));
+        }
+        let place = Place { reach: self.reach.clone(), namespace: self.namespace.clone() };
+        Ok((self, place))
+    }
+
+    /// Whether the words are a command rather than a file.
+    pub fn names_a_command(&self) -> bool {
+        !(self.words.len() == 1 && self.words.first().is_some_and(|word| is_file_name(word)))
+    }
+
+    /// Whether flags say what a file would.
+    pub fn describes_a_cluster(&self) -> bool {
+        self.nodes.is_some()
+            || self.ntasks.is_some()
+            || self.cpus_per_task.is_some()
+            || self.label_io
+            || self.mpi.is_some()
+            || self.script
+            || self.image.is_some()
+            || !self.env.is_empty()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -176,18 +252,59 @@ pub struct LsArgs {
     /// The format
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,
-    /// List ended clusters whose logs are kept, too
+    /// List ended clusters of this machine whose logs are kept, too
     #[arg(short, long)]
     pub all: bool,
+    #[command(flatten)]
+    pub place: Place,
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace", help_heading = place::HEADING)]
+    pub all_namespaces: bool,
 }
 
-const TARGET: &str = "A cluster (its launcher), CLUSTER/POD, or a pod's host name; where only one \
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The cluster [default: the only one]
+    pub cluster: Option<String>,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: TextFormat,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// The cluster [default: the only one]
+    pub cluster: Option<String>,
+    /// What to wait for
+    #[arg(long = "for", value_enum, default_value_t = WaitFor::End, value_name = "WHAT")]
+    pub wait_for: WaitFor,
+    /// Seconds to wait at most; then the code is 124
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// What `wait` waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WaitFor {
+    /// The end; the code is the program's
+    End,
+    /// Enough brokers are connected: the program starts, or people can use the cluster
+    Quorate,
+}
+
+const TARGET: &str = "A cluster (its launcher; for logs: all of its pods), CLUSTER/POD, or a pod's host name; where only one \
     cluster runs, its pods by their short names, such as worker-0-1 [default: the only cluster]";
 
 #[derive(Debug, Args)]
 pub struct ShellArgs {
     #[arg(help = TARGET)]
     pub target: Option<String>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -197,6 +314,8 @@ pub struct ExecArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<String>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -209,6 +328,8 @@ pub struct LogsArgs {
     /// The last lines only
     #[arg(long, value_name = "LINES")]
     pub tail: Option<usize>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -216,12 +337,14 @@ pub struct DeleteArgs {
     /// The clusters
     #[arg(required_unless_present = "all")]
     pub names: Vec<String>,
-    /// All clusters of this user
+    /// All clusters of this user, or of the namespace
     #[arg(long, conflicts_with = "names")]
     pub all: bool,
     /// No error where there is no such cluster
     #[arg(long)]
     pub ignore_not_found: bool,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -263,12 +386,12 @@ pub struct PlanArgs {
 pub struct DoctorArgs {
     /// The format
     #[arg(short, long, value_enum, default_value_t)]
-    pub output: DoctorFormat,
+    pub output: TextFormat,
 }
 
-/// The format of the doctor's findings.
+/// The format of what is said of one thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DoctorFormat {
+pub enum TextFormat {
     /// For people
     #[default]
     Text,
@@ -300,10 +423,38 @@ mod tests {
         let cli =
             Cli::try_parse_from(["quorate", "run", "-N", "4", "--", "app", "-n", "3", "--help"]);
         let Verb::Run(run) = cli.unwrap().verb else { panic!("not run") };
-        assert_eq!((run.nodes, run.ntasks), (Some(4), None));
+        assert_eq!((run.nodes, run.n.len()), (Some(4), 0));
         assert_eq!(run.words, ["app", "-n", "3", "--help"]);
         let cli = Cli::try_parse_from(["quorate", "run", "-N4", "app", "-n", "3"]).unwrap();
         let Verb::Run(run) = cli.verb else { panic!("not run") };
-        assert_eq!((run.ntasks, run.words.len()), (None, 3));
+        assert_eq!((run.n.len(), run.words.len()), (0, 3));
+    }
+
+    fn settled(words: &[&str]) -> Result<(RunArgs, Place), Refusal> {
+        let words = ["quorate", "run"].iter().chain(words);
+        let Verb::Run(run) = Cli::try_parse_from(words).unwrap().verb else { panic!("not run") };
+        run.settle()
+    }
+
+    #[test]
+    fn n_is_ranks_or_a_namespace() {
+        let (run, place) = settled(&["-n", "8", "-n", "hpc", "./a"]).unwrap();
+        assert_eq!((run.ntasks, place.namespace.as_deref()), (Some(8), Some("hpc")));
+        let (run, place) = settled(&["-nhpc", "a.yaml"]).unwrap();
+        assert_eq!((run.ntasks, place.namespace.as_deref()), (None, Some("hpc")));
+        assert!(!run.names_a_command() && !run.describes_a_cluster());
+    }
+
+    #[test]
+    fn n_that_makes_no_sense_is_refused_with_a_way_out() {
+        for (words, expected) in [
+            (&["-n", "0", "a"][..], "-n 0 is no number of ranks"),
+            (&["-n", "4x", "a"], "-n 4x is no number of ranks"),
+            (&["-n", "4", "--ntasks", "4", "a"], "-n 4 says again what --ntasks says"),
+            (&["-n", "a", "-n", "b", "a"], "-n b says again what --namespace says"),
+            (&["--script", "-n", "4", "a"], "-n does not go with --script"),
+        ] {
+            assert_eq!(settled(words).unwrap_err().to_string(), expected, "{words:?}");
+        }
     }
 }

@@ -10,6 +10,8 @@
 //!                                        sandbox (namespaces, mounts, links)
 //! ```
 //!
+//! With a flag that names a Kubernetes, the same verbs are calls of its API: `kubernetes`.
+//!
 //! `player`, `pods` and `progress` are pure; `sandbox` is the one place with `unsafe`.
 
 // Lines for people are short and few; `format!` shows them as they will be read.
@@ -21,6 +23,7 @@ pub mod control;
 pub mod front;
 pub mod identity;
 pub mod keeper;
+pub mod kubernetes;
 pub mod player;
 pub mod pods;
 pub mod progress;

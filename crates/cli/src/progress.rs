@@ -41,6 +41,19 @@ pub enum Line {
     Live(String),
 }
 
+/// How far a cluster on Kubernetes is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scene {
+    /// Pods whose command was started.
+    pub started: u32,
+    /// Brokers that are connected.
+    pub online: u32,
+    /// The cluster is quorate.
+    pub quorate: bool,
+    /// What is waited for, in one sentence.
+    pub waits: Option<String>,
+}
+
 /// The state of a run, as far as people see it.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one line was shown")]
@@ -59,7 +72,10 @@ pub struct Progress {
     has_program: bool,
     /// What the launcher runs, where the program is a command of its own: `mpirun on launcher-0-0`.
     command: Option<String>,
+    /// Where the pods are: `on this machine`.
+    place: String,
     status: Option<ClusterStatus>,
+    scene: Option<Scene>,
     last_plain: Option<(Duration, u32)>,
     turn: usize,
 }
@@ -80,7 +96,9 @@ impl Progress {
             program_shown: false,
             has_program: true,
             command: None,
+            place: "on this machine".to_owned(),
             status: None,
+            scene: None,
             last_plain: None,
             turn: 0,
         }
@@ -90,6 +108,13 @@ impl Progress {
     #[must_use]
     pub fn without_program(mut self) -> Self {
         self.has_program = false;
+        self
+    }
+
+    /// The pods are elsewhere: `in namespace hpc of lab`.
+    #[must_use]
+    pub fn at(mut self, place: String) -> Self {
+        self.place = place;
         self
     }
 
@@ -113,7 +138,7 @@ impl Progress {
     /// The first line.
     pub fn header(&self) -> Vec<Line> {
         let pods = plural(self.size, "pod");
-        self.keep(vec![format!("{} {} {pods} on this machine", self.name, self.marks.dot)])
+        self.keep(vec![format!("{} {} {pods} {}", self.name, self.marks.dot, self.place)])
     }
 
     /// A pod's command runs.
@@ -122,10 +147,45 @@ impl Progress {
         if self.started < self.size || self.pods_shown {
             return self.live(now);
         }
+        let line = self.all_pods(now);
+        self.keep(vec![line])
+    }
+
+    fn all_pods(&mut self, now: Duration) -> String {
         self.pods_shown = true;
         let count = format!("{}/{}", self.size, self.size);
-        let line = self.row(self.marks.done, "pods", &format!("{count:<5}  {}", duration(now)));
-        self.keep(vec![line])
+        self.row(self.marks.done, "pods", &format!("{count:<5}  {}", duration(now)))
+    }
+
+    /// Kubernetes says how things are.
+    pub fn scene(&mut self, scene: Scene, now: Duration) -> Vec<Line> {
+        let mut lines = Vec::new();
+        // Pods may have been seen to run before their status is.
+        self.started = if scene.quorate { self.started.max(scene.started) } else { scene.started };
+        if self.started >= self.size && !self.pods_shown {
+            lines.push(self.all_pods(now));
+        }
+        if scene.quorate && !self.brokers_shown {
+            lines.extend(self.brokers(scene.online.max(1), now));
+        }
+        self.scene = Some(scene);
+        let mut lines = self.keep(lines);
+        lines.extend(self.live(now));
+        lines
+    }
+
+    /// The program was seen to run, with so many ranks where that is known.
+    pub fn program_seen(&mut self, tasks: Option<u32>) -> Vec<Line> {
+        if self.program_shown || !self.has_program {
+            return Vec::new();
+        }
+        let lines = match tasks {
+            Some(tasks) => self.program(tasks, self.size.min(tasks)),
+            // The report will tell how many.
+            None if self.command.is_none() => return Vec::new(),
+            None => self.program(1, 1),
+        };
+        self.keep(lines)
     }
 
     /// The cluster starts again.
@@ -135,6 +195,7 @@ impl Progress {
         self.brokers_shown = false;
         self.program_shown = false;
         self.status = None;
+        self.scene = None;
         self.last_plain = None;
         let of = if max_restarts > 0 { format!(" of {max_restarts}") } else { String::new() };
         let line = self.row(self.marks.again, "restart", &format!("{attempt}{of}: {why}"));
@@ -218,6 +279,13 @@ impl Progress {
         if self.quiet || self.brokers_shown {
             return Vec::new();
         }
+        if let Some(scene) = &self.scene {
+            let (what, count) =
+                if self.pods_shown { ("brokers", scene.online) } else { ("pods", scene.started) };
+            let waits = scene.waits.clone().unwrap_or_default();
+            let text = format!("{:<5}  {waits}", format!("{count}/{}", self.size));
+            return self.waiting_for(what, count, text.trim_end(), now);
+        }
         let Some(status) = &self.status else {
             if !self.redraw || self.pods_shown {
                 return Vec::new();
@@ -228,18 +296,23 @@ impl Progress {
         let count = format!("{}/{}", status.online, self.size);
         let text = format!("{count:<5}  {}", waiting(status, self.marks.dot));
         let online = status.online;
+        self.waiting_for("brokers", online, text.trim_end(), now)
+    }
+
+    /// A line about waiting, drawn or said as far as it is due.
+    fn waiting_for(&mut self, what: &str, count: u32, text: &str, now: Duration) -> Vec<Line> {
         if self.redraw {
-            return vec![Line::Live(self.row(self.spinner(), "brokers", text.trim_end()))];
+            return vec![Line::Live(self.row(self.spinner(), what, text))];
         }
         // Without redrawing, a line is worth it when much time has passed.
         let (since, last) = self.last_plain.unwrap_or((Duration::ZERO, u32::MAX));
         let due = now.saturating_sub(since) >= PLAIN_INTERVAL;
-        let changed = last != online && now.saturating_sub(since) >= Duration::from_secs(1);
+        let changed = last != count && now.saturating_sub(since) >= Duration::from_secs(1);
         if !(due || changed) {
             return Vec::new();
         }
-        self.last_plain = Some((now, online));
-        vec![Line::Keep(self.row(self.marks.waits, "brokers", text.trim_end()))]
+        self.last_plain = Some((now, count));
+        vec![Line::Keep(self.row(self.marks.waits, what, text))]
     }
 
     fn spinner(&self) -> &'static str {
@@ -256,7 +329,7 @@ impl Progress {
 }
 
 /// Who is missing, why, and how long it may take.
-fn waiting(status: &ClusterStatus, dot: &str) -> String {
+pub(crate) fn waiting(status: &ClusterStatus, dot: &str) -> String {
     let mut text = String::new();
     if !status.missing.is_empty() {
         let named: Vec<String> = status.missing.iter().take(NAMED).map(missing).collect();

@@ -28,6 +28,13 @@ impl Refusal {
         Self { code: exit::USAGE, ..Self::new(message) }
     }
 
+    /// Ends with another code.
+    #[must_use]
+    pub fn code(mut self, code: i32) -> Self {
+        self.code = code;
+        self
+    }
+
     /// Adds a way out.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 /// Failed clusters whose logs are kept.
 const KEPT: usize = 20;
 const LOCK: &str = "lock";
-const ENDED: &str = "ended.json";
+/// The record of a failed cluster whose logs are kept.
+pub(crate) const ENDED: &str = "ended.json";
 
 /// Why the registry could not do its work.
 #[derive(Debug, thiserror::Error)]

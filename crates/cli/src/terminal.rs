@@ -128,6 +128,15 @@ pub fn duration(time: std::time::Duration) -> String {
     }
 }
 
+/// An age as kubectl prints it: `45s`, `3m10s`, `5d`.
+pub fn age(seconds: u64) -> String {
+    if seconds < 60 {
+        format!("{seconds}s")
+    } else {
+        duration(std::time::Duration::from_secs(seconds))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,7 +34,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi", "quorate-tls"],
     ),
     ("quorate-observe", &["quorate-api", "quorate-contract", "quorate-plan"]),
-    ("quorate-cli", &["quorate-api", "quorate-contract", "quorate-hostlist", "quorate-plan"]),
+    (
+        "quorate-cli",
+        &[
+            "quorate-api",
+            "quorate-contract",
+            "quorate-hostlist",
+            "quorate-observe",
+            "quorate-overlay",
+            "quorate-plan",
+        ],
+    ),
     ("quorate-testbed", &[]),
     ("quorate-e2e", &["quorate-api", "quorate-contract", "quorate-plan", "quorate-testbed"]),
     ("xtask", &[]),

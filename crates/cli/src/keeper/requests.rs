@@ -3,6 +3,7 @@
 use super::{Keeper, Sandbox};
 use crate::control::{Answer, Description, Finish, PodDescription, Request};
 use crate::sandbox::PodAddress;
+use quorate_contract::{env as names, paths};
 use std::os::fd::AsFd;
 
 impl Keeper {
@@ -54,10 +55,17 @@ impl Keeper {
             let _ = self.clients[at].send(&Answer::Refused { message, known }, &[]);
             return;
         };
+        let mut env = pod.env.clone();
+        let sandboxed = self.input.sandbox == Sandbox::Namespaces;
+        if !sandboxed {
+            // The pods share one file system: each broker has its socket elsewhere.
+            let socket = self.volatile(&pod.id.display_name()).join(paths::SOCKET);
+            env.push((names::SOCKET.to_owned(), socket.to_string_lossy().into_owned()));
+        }
         let answer = Answer::Way {
-            env: pod.env.clone(),
+            env,
             working_dir: pod.working_dir.to_string_lossy().into_owned(),
-            sandboxed: self.input.sandbox == Sandbox::Namespaces,
+            sandboxed,
         };
         // A descriptor of the keeper itself: the caller needs its user namespace first.
         let Ok(me) = crate::sandbox::own_descriptor() else { return };

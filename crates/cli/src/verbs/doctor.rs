@@ -4,7 +4,7 @@ mod mpi;
 
 use super::variable;
 use crate::agent;
-use crate::args::{DoctorArgs, DoctorFormat};
+use crate::args::{DoctorArgs, TextFormat};
 use crate::progress::Marks;
 use crate::sandbox::{Bar, Identity, Support, probe};
 use crate::terminal::{Style, print};
@@ -31,9 +31,9 @@ struct Check {
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<i32> {
     let checks = [namespaces(), agent_binary(), launchers()];
     let text = match args.output {
-        DoctorFormat::Json => serde_json::to_string_pretty(&checks)? + "\n",
-        DoctorFormat::Yaml => serde_saphyr::to_string(&checks)?,
-        DoctorFormat::Text => words(&checks),
+        TextFormat::Json => serde_json::to_string_pretty(&checks)? + "\n",
+        TextFormat::Yaml => serde_saphyr::to_string(&checks)?,
+        TextFormat::Text => words(&checks),
     };
     print(&text)?;
     let sick = checks.iter().any(|check| check.needed && !check.ok);

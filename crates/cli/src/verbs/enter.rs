@@ -1,19 +1,18 @@
 //! `quorate shell` and `quorate exec`: commands in a pod, with the caller's own terminal.
 
 use super::targets;
+use crate::agent;
 use crate::args::{ExecArgs, ShellArgs};
 use crate::control::{Answer, Request};
 use crate::refusal::Refusal;
 use crate::sandbox::{Identity, enter_pod};
 use anyhow::Context as _;
-use quorate_contract::exit;
+use quorate_contract::{exit, paths};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 pub(super) fn shell(args: &ShellArgs) -> anyhow::Result<i32> {
-    let shell = super::variable("SHELL").filter(|shell| std::path::Path::new(shell).is_file());
-    let shell = shell.unwrap_or_else(|| "/bin/sh".to_owned());
-    enter(args.target.as_deref(), &[shell])
+    enter(args.target.as_deref(), &[])
 }
 
 pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<i32> {
@@ -25,8 +24,7 @@ pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<i32> {
 pub(super) fn run_in_launcher(cluster: &str, argv: &[String]) -> anyhow::Result<i32> {
     let this = std::env::current_exe().context("cannot find this program")?;
     let status = Command::new(this)
-        .arg("exec")
-        .arg(cluster)
+        .args(["exec", "--context=", cluster])
         .arg("--")
         .args(argv)
         .status()
@@ -55,9 +53,17 @@ fn enter(word: Option<&str>, argv: &[String]) -> anyhow::Result<i32> {
         };
         enter_pod(Identity::of_caller(), &keeper, &pod).context("cannot enter the pod")?;
     }
-    let program = argv.first().map_or("", String::as_str);
-    let mut command = Command::new(program);
-    command.args(&argv[1..]).env_clear().envs(env).current_dir(&working_dir);
+    // The agent there knows what a program of the cluster gets, whether it was started by it or not.
+    let agent = if sandboxed {
+        paths::AGENT.into()
+    } else {
+        agent::find(super::variable, std::env::current_exe().ok().as_deref())?
+    };
+    let mut command = Command::new(&agent);
+    command.arg("enter").env_clear().envs(env).current_dir(&working_dir);
+    if !argv.is_empty() {
+        command.arg("--").args(argv);
+    }
     // The caller's terminal may be another one than that of the run.
     if let Some(term) = super::variable("TERM") {
         command.env("TERM", term);
@@ -69,7 +75,10 @@ fn enter(word: Option<&str>, argv: &[String]) -> anyhow::Result<i32> {
                 std::io::ErrorKind::NotFound => exit::NOT_FOUND,
                 _ => exit::NOT_EXECUTABLE,
             };
-            crate::terminal::write_stderr(&format!("error: cannot start {program}: {error}\n"));
+            crate::terminal::write_stderr(&format!(
+                "error: cannot start {}: {error}\n",
+                agent.display()
+            ));
             return Ok(code);
         }
     };

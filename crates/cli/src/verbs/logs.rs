@@ -1,35 +1,52 @@
-//! `quorate logs`: what a pod has written, of a cluster that runs or whose logs are kept.
+//! `quorate logs`: what pods have written, of a cluster that runs or whose logs are kept.
 
 use super::targets;
 use crate::args::LogsArgs;
 use crate::refusal::Refusal;
-use crate::terminal::print;
 use anyhow::Context as _;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 const END: &str = ".log";
+/// The most of a line that is held back until its end is known.
+const LONGEST: usize = 64 * 1024;
 
 pub(super) fn run(args: &LogsArgs) -> anyhow::Result<i32> {
-    let (path, running) = find(args.target.as_deref())?;
-    let mut file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    if let Some(lines) = args.tail {
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        print_bytes(last_lines(&text, lines))?;
-    } else {
-        std::io::copy(&mut file, &mut Printer)?;
+    let found = find(args.target.as_deref())?;
+    match print(found, args) {
+        // A reader that has seen enough (`quorate logs | head`) is no failure.
+        Err(error) if is_broken_pipe(&error) => Ok(0),
+        other => other.map(|()| 0),
     }
-    if args.follow && running {
-        follow(&mut file, &path)?;
-    }
-    Ok(0)
 }
 
-/// The log file that a word means, and whether more may come.
-fn find(word: Option<&str>) -> anyhow::Result<(PathBuf, bool)> {
+fn print(found: Found, args: &LogsArgs) -> anyhow::Result<()> {
+    let Found { dir, mut logs, running } = found;
+    for log in &mut logs {
+        log.print_first(args.tail)?;
+    }
+    if args.follow && running {
+        follow(&dir, &mut logs)?;
+    }
+    logs.iter_mut().try_for_each(Log::end)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+struct Found {
+    dir: PathBuf,
+    logs: Vec<Log>,
+    /// Whether more may come.
+    running: bool,
+}
+
+/// The logs that a word means: a pod's, or those of all pods of a cluster.
+fn find(word: Option<&str>) -> anyhow::Result<Found> {
     let (running, ended) = targets::clusters()?;
     let mut all: Vec<(String, PathBuf, bool)> =
         running.into_iter().map(|r| (r.about.name, r.entry.path, true)).collect();
@@ -38,17 +55,24 @@ fn find(word: Option<&str>) -> anyhow::Result<(PathBuf, bool)> {
         all.extend(ended.into_iter().map(|e| (e.name, e.path, false)));
     }
     let known: Vec<_> = all.iter().map(|(name, path, _)| (name.clone(), pods(path))).collect();
-    let target = targets::resolve(word, &known)?;
+    let target = targets::resolve(word, &known, &targets::HERE)?;
     let (_, dir, running) = all
         .into_iter()
         .find(|(name, ..)| *name == target.cluster)
         .expect("resolve picks one of the clusters that it was given");
-    let pod = match target.pod {
-        Some(pod) => pod,
-        None => launcher(&pods(&dir))
-            .ok_or_else(|| Refusal::new(format!("{} has written nothing yet", target.cluster)))?,
+    let pods = match target.pod {
+        Some(pod) => vec![pod],
+        None => pods(&dir),
     };
-    Ok((dir.join(pod + END), running))
+    if pods.is_empty() {
+        return Err(Refusal::new(format!("{} has written nothing yet", target.cluster)).into());
+    }
+    let several = pods.len() > 1;
+    let logs = pods
+        .iter()
+        .map(|pod| Log::new(&dir.join(format!("{pod}{END}")), several.then(|| format!("{pod}: "))))
+        .collect::<anyhow::Result<_>>()?;
+    Ok(Found { dir, logs, running })
 }
 
 /// Pods with a log, by their short names.
@@ -60,12 +84,9 @@ fn pods(dir: &Path) -> Vec<String> {
         .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(END).map(str::to_owned))
         .filter(|name| name != "keeper")
         .collect();
-    pods.sort();
+    // The launcher first: what a program writes is there.
+    pods.sort_by_key(|pod| (!pod.starts_with("launcher-"), pod.clone()));
     pods
-}
-
-fn launcher(pods: &[String]) -> Option<String> {
-    pods.iter().find(|pod| *pod == "launcher-0-0").or_else(|| pods.first()).cloned()
 }
 
 /// The last lines of a text, whole.
@@ -83,46 +104,92 @@ fn last_lines(text: &[u8], lines: usize) -> &[u8] {
     if lines == 0 { &[] } else { text }
 }
 
-/// Prints what is added until the cluster's directory or the log goes, or the keeper ends.
-fn follow(file: &mut File, path: &Path) -> anyhow::Result<()> {
-    let watch = Inotify::init(InitFlags::IN_CLOEXEC).context("cannot watch the log")?;
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    watch.add_watch(path, AddWatchFlags::IN_MODIFY).context("cannot watch the log")?;
+/// A log that is printed, with its pod's name before each line where there are several.
+struct Log {
+    path: PathBuf,
+    file: File,
+    label: Option<String>,
+    /// A line whose end has not come.
+    held: Vec<u8>,
+}
+
+impl Log {
+    fn new(path: &Path, label: Option<String>) -> anyhow::Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file, label, held: Vec::new() })
+    }
+
+    /// Prints what there is, or the last lines of it.
+    fn print_first(&mut self, tail: Option<usize>) -> anyhow::Result<()> {
+        let Some(lines) = tail else { return self.print_news() };
+        let mut text = Vec::new();
+        self.file.read_to_end(&mut text)?;
+        self.print(last_lines(&text, lines))
+    }
+
+    /// Prints what has come since the last time.
+    fn print_news(&mut self) -> anyhow::Result<()> {
+        if self.file.metadata()?.len() < self.file.stream_position()? {
+            self.file.seek(SeekFrom::Start(0))?;
+        }
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let count = self.file.read(&mut buffer)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.print(&buffer[..count])?;
+        }
+    }
+
+    fn print(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let Some(label) = &self.label else { return write(bytes) };
+        self.held.extend_from_slice(bytes);
+        let mut whole = Vec::new();
+        while let Some(end) = self.held.iter().position(|byte| *byte == b'\n') {
+            whole.extend_from_slice(label.as_bytes());
+            whole.extend(self.held.drain(..=end));
+        }
+        if self.held.len() > LONGEST {
+            whole.extend_from_slice(label.as_bytes());
+            whole.append(&mut self.held);
+            whole.push(b'\n');
+        }
+        write(&whole)
+    }
+
+    /// Nothing more comes: a line without an end gets one where others follow.
+    fn end(&mut self) -> anyhow::Result<()> {
+        if self.held.is_empty() { Ok(()) } else { self.print(b"\n") }
+    }
+}
+
+/// Prints what is added until the cluster ends.
+fn follow(dir: &Path, logs: &mut [Log]) -> anyhow::Result<()> {
+    let watch = Inotify::init(InitFlags::IN_CLOEXEC).context("cannot watch the logs")?;
+    for log in logs.iter() {
+        watch.add_watch(&log.path, AddWatchFlags::IN_MODIFY).context("cannot watch the log")?;
+    }
     watch
         .add_watch(dir, AddWatchFlags::IN_DELETE | AddWatchFlags::IN_DELETE_SELF)
         .context("cannot watch the cluster")?;
     loop {
         // What came between reading and watching is here, too.
-        let position = file.stream_position()?;
-        if file.metadata()?.len() < position {
-            file.seek(SeekFrom::Start(0))?;
+        let over = !dir.join(crate::control::SOCKET).exists();
+        for log in logs.iter_mut() {
+            log.print_news()?;
         }
-        std::io::copy(file, &mut Printer)?;
-        if !dir.join(crate::control::SOCKET).exists() {
+        if over {
             return Ok(());
         }
-        watch.read_events().context("cannot watch the log")?;
+        watch.read_events().context("cannot watch the cluster")?;
     }
 }
 
-fn print_bytes(bytes: &[u8]) -> std::io::Result<()> {
-    std::io::Write::write_all(&mut Printer, bytes)
-}
-
-/// Standard output; a reader that has left ends the program in peace.
-struct Printer;
-
-impl std::io::Write for Printer {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let mut out = std::io::stdout().lock();
-        std::io::Write::write_all(&mut out, bytes)?;
-        std::io::Write::flush(&mut out)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        print("")
-    }
+fn write(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())?;
+    Ok(())
 }
 
 #[cfg(test)]

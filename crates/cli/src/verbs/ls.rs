@@ -5,9 +5,8 @@ use crate::args::{Format, LsArgs};
 use crate::refusal::Refusal;
 use crate::registry::Entry;
 use crate::table;
-use crate::terminal::{duration, print, write_stderr};
+use crate::terminal::{age, print, write_stderr};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 pub(super) fn run(args: &LsArgs) -> anyhow::Result<i32> {
     let (mut running, mut ended) = targets::clusters()?;
@@ -95,9 +94,4 @@ fn data(running: &[Running], ended: &[Entry]) -> Value {
             .map(|entry| json!({"name": entry.name, "state": "Failed", "logs": entry.path})),
     );
     Value::Array(list)
-}
-
-/// An age as kubectl prints it: `45s`, `3m10s`, `5d`.
-fn age(seconds: u64) -> String {
-    if seconds < 60 { format!("{seconds}s") } else { duration(Duration::from_secs(seconds)) }
 }

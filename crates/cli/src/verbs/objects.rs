@@ -1,6 +1,6 @@
 //! `quorate validate` and `quorate plan`: looking at a MiniCluster without running it.
 
-use super::run::read;
+use super::wanted::read;
 use crate::args::{Loudness, ObjectFormat, PlanArgs, TargetArg, ValidateArgs};
 use crate::refusal::Findings;
 use crate::terminal::{print, write_stderr};

@@ -1,14 +1,14 @@
 //! `quorate run`: a MiniCluster on this machine, from a file or from flags.
 
-use super::{registry, variable};
-use crate::args::{Loudness, MpiArg, RunArgs, SandboxArg, SummaryFormat};
+use super::{guest, registry, variable, wanted};
+use crate::args::{Loudness, RunArgs, SandboxArg, SummaryFormat};
 use crate::control::Channel;
 use crate::front::{Departure, Front};
 use crate::keeper::{self, KeeperInput, Sandbox};
 use crate::player::Player;
 use crate::pods::LocalObjects;
 use crate::progress::{Marks, Progress, summary};
-use crate::refusal::{Findings, Refusal};
+use crate::refusal::Refusal;
 use crate::registry::RegistryError;
 use crate::sandbox::{Identity, SandboxError, explain, isolate_signals};
 use crate::terminal::{Style, print, write_stderr};
@@ -16,14 +16,12 @@ use crate::{agent, identity};
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use quorate_api::minicluster::{
-    MiniCluster, MiniClusterSpec, MpiStart, Parallel, Program, Variable,
-};
+use quorate_api::Target;
 use quorate_api::validate::ValidatedProgram;
-use quorate_api::{Target, ValidatedMiniCluster, load, validate};
+use quorate_contract::paths;
 use quorate_plan::{Context, Seed};
 use std::fs::File;
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -36,7 +34,7 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
     let started = Instant::now();
     let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let agent = agent::find(variable, std::env::current_exe().ok().as_deref())?;
-    let wanted = cluster(args)?;
+    let wanted = wanted::cluster(args, Target::Local)?;
     for warning in &wanted.cluster.warnings {
         if !loudness.quiet {
             write_stderr(&format!("{}\n", warning.render(wanted.file.as_deref())));
@@ -54,6 +52,10 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
     let name = cluster.name.to_string();
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)?;
+    let agent_there = match args.sandbox {
+        SandboxArg::Namespaces => paths::AGENT.to_owned(),
+        SandboxArg::None => agent.display().to_string(),
+    };
     let context =
         Context { agent_image: agent.display().to_string(), cluster_domain: Some(DOMAIN.into()) };
     let plan = quorate_plan::plan(&cluster, &context, &Seed::new(seed));
@@ -139,130 +141,7 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
             }
             Ok(finish.code)
         }
-        Departure::Left => left(&name, guest, loudness),
-    }
-}
-
-struct Wanted {
-    cluster: ValidatedMiniCluster,
-    file: Option<String>,
-}
-
-/// The cluster of a file or of flags.
-fn cluster(args: &RunArgs) -> anyhow::Result<Wanted> {
-    let flags = args.nodes.is_some()
-        || args.ntasks.is_some()
-        || args.cpus_per_task.is_some()
-        || args.label_io
-        || args.mpi.is_some()
-        || args.script
-        || !args.env.is_empty();
-    let Some(first) = args.words.first() else {
-        return Err(Refusal::usage("there is nothing to run")
-            .hint("give a file, `quorate run hello.yaml`, or a command, `quorate run -N 4 -- ./hello`")
-            .into());
-    };
-    if args.words.len() == 1 && is_file_name(first) {
-        if flags {
-            return Err(Refusal::usage(format!(
-                "-N, -n, -c, -l, -e, --mpi and --script describe a cluster, and {first} does so already"
-            ))
-            .hint("write it into the file, or give a command instead of a file")
-            .into());
-        }
-        return from_file(first, args.name.as_deref());
-    }
-    let object = from_flags(args)?;
-    let cluster =
-        validate(&object, Target::Local).map_err(|findings| Findings { file: None, findings })?;
-    Ok(Wanted { cluster, file: None })
-}
-
-fn is_file_name(word: &str) -> bool {
-    let has = |end: &str| word.len() > end.len() && word.ends_with(end);
-    word == "-" || has(".yaml") || has(".yml") || has(".json")
-}
-
-fn from_file(file: &str, name: Option<&str>) -> anyhow::Result<Wanted> {
-    let text = read(file)?;
-    let shown = if file == "-" { "standard input" } else { file };
-    let refuse = |findings| Findings { file: Some(shown.to_owned()), findings };
-    let document = load(&text, Target::Local).map_err(refuse)?;
-    let cluster = match name {
-        None => document.validated,
-        Some(name) => {
-            let mut object = document.object;
-            object.metadata.name = Some(name.to_owned());
-            validate(&object, Target::Local).map_err(refuse)?
-        }
-    };
-    Ok(Wanted { cluster, file: Some(shown.to_owned()) })
-}
-
-/// A file's text; `-` is standard input.
-pub(super) fn read(file: &str) -> anyhow::Result<String> {
-    if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))
-}
-
-/// A MiniCluster from `-N`, `-n` and the rest.
-fn from_flags(args: &RunArgs) -> anyhow::Result<MiniCluster> {
-    let pods = args.nodes.unwrap_or(1);
-    let name = match &args.name {
-        Some(name) => name.clone(),
-        None => identity::cluster_name(args.words.first().map_or("", String::as_str))?,
-    };
-    let mut spec = MiniClusterSpec { size: Some(pods), ..MiniClusterSpec::default() };
-    let program = if args.script {
-        Program { command: args.words.clone(), ..Program::default() }
-    } else {
-        // What the user asks for is what each pod takes, whatever this machine has.
-        if let Some(tasks) = args.ntasks {
-            spec.slots =
-                Some((tasks.saturating_add(pods - 1) / pods) * args.cpus_per_task.unwrap_or(1));
-        }
-        let parallel = Parallel {
-            command: args.words.clone(),
-            tasks: args.ntasks,
-            tasks_per_node: args.ntasks.is_none().then_some(1),
-            cpus_per_task: args.cpus_per_task,
-            label_io: args.label_io,
-            mpi: args.mpi.map_or(MpiStart::Auto, way),
-            env: args
-                .env
-                .iter()
-                .map(|(name, value)| Variable { name: name.clone(), value: value.clone() })
-                .collect(),
-            ..Parallel::default()
-        };
-        Program { parallel: Some(parallel), ..Program::default() }
-    };
-    if args.script {
-        spec.env = args
-            .env
-            .iter()
-            .map(|(name, value)| k8s_openapi::api::core::v1::EnvVar {
-                name: name.clone(),
-                value: Some(value.clone()),
-                value_from: None,
-            })
-            .collect();
-    }
-    spec.program = Some(program);
-    Ok(MiniCluster::new(&name, spec))
-}
-
-fn way(mpi: MpiArg) -> MpiStart {
-    match mpi {
-        MpiArg::Auto => MpiStart::Auto,
-        MpiArg::Pmi1 => MpiStart::Pmi1,
-        MpiArg::Pmi2 => MpiStart::Pmi2,
-        MpiArg::Pmix => MpiStart::Pmix,
-        MpiArg::None => MpiStart::None,
+        Departure::Left => left(&name, guest, &agent_there, loudness),
     }
 }
 
@@ -341,35 +220,14 @@ fn refuse_sandbox(why: &str) -> anyhow::Error {
 }
 
 /// The cluster stays: its first program runs in it as any later one would.
-fn left(name: &str, guest: Option<ValidatedProgram>, loudness: Loudness) -> anyhow::Result<i32> {
-    let code = match guest {
-        None | Some(ValidatedProgram::None) => 0,
-        Some(ValidatedProgram::Command { argv }) => super::enter::run_in_launcher(name, &argv)?,
-        Some(ValidatedProgram::Parallel(parallel)) => {
-            let mut argv: Vec<String> = vec![quorate_contract::paths::AGENT.into(), "run".into()];
-            let mut flag = |name: &str, value: Option<u32>| {
-                argv.extend(value.map(|value| format!("{name}={value}")));
-            };
-            flag("--ntasks", parallel.tasks);
-            flag("--tasks-per-node", parallel.tasks_per_node);
-            flag("--cpus-per-task", parallel.cpus_per_task);
-            if parallel.oversubscribe {
-                argv.push("--oversubscribe".into());
-            }
-            if parallel.label_io {
-                argv.push("--label-io".into());
-            }
-            for (name, value) in &parallel.env {
-                argv.push(format!("--env={name}={value}"));
-            }
-            if let Some(dir) = &parallel.working_dir {
-                argv.push(format!("--cwd={dir}"));
-            }
-            argv.push("--".into());
-            argv.extend(parallel.argv);
-            super::enter::run_in_launcher(name, &argv)?
-        }
-    };
+fn left(
+    name: &str,
+    guest: Option<ValidatedProgram>,
+    agent: &str,
+    loudness: Loudness,
+) -> anyhow::Result<i32> {
+    let argv = guest.map(|program| guest::command(&program, agent)).unwrap_or_default();
+    let code = if argv.is_empty() { 0 } else { super::enter::run_in_launcher(name, &argv)? };
     if !loudness.quiet {
         write_stderr(&format!(
             "{name} stays up: `quorate shell {name}` enters it, `quorate delete {name}` ends it\n"

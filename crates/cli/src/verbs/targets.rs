@@ -40,19 +40,33 @@ fn describe(entry: &Entry) -> Option<(Description, Channel)> {
     }
 }
 
+/// Where clusters are looked for, in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grounds<'a> {
+    /// `on this machine`, `in namespace hpc`.
+    pub(crate) place: &'a str,
+    /// How to get a cluster there.
+    pub(crate) start: &'a str,
+}
+
+/// The clusters of this machine.
+pub(super) const HERE: Grounds<'_> =
+    Grounds { place: "on this machine", start: "start one that stays: `quorate run --keep FILE`" };
+
 /// What a word means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// The cluster.
-    pub(super) cluster: String,
+    pub(crate) cluster: String,
     /// The pod's short name; none means the launcher.
-    pub(super) pod: Option<String>,
+    pub(crate) pod: Option<String>,
 }
 
 /// The cluster or pod that a word means, among clusters by name with their pods' short names.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     word: Option<&str>,
     clusters: &[(String, Vec<String>)],
+    grounds: &Grounds<'_>,
 ) -> Result<Target, Refusal> {
     let target = |cluster: &str, pod: Option<&str>| Target {
         cluster: cluster.to_owned(),
@@ -61,7 +75,7 @@ pub(super) fn resolve(
     let Some(word) = word else {
         return match clusters {
             [(only, _)] => Ok(target(only, None)),
-            [] => Err(none_runs()),
+            [] => Err(none_runs(grounds)),
             many => Err(Refusal::usage(format!("{} clusters run: name one", many.len()))
                 .hint(format!("they are {}", names(many)))),
         };
@@ -71,7 +85,7 @@ pub(super) fn resolve(
     }
     let (cluster, pod) = if let Some((cluster, pod)) = word.split_once('/') {
         let cluster = clusters.iter().find(|(name, _)| name == cluster);
-        let cluster = cluster.ok_or_else(|| unknown(word, clusters))?;
+        let cluster = cluster.ok_or_else(|| unknown(word, clusters, grounds))?;
         // The host name is as good as the short one.
         let own = format!("{}-", cluster.0);
         (cluster, pod.strip_prefix(&own).unwrap_or(pod))
@@ -83,7 +97,7 @@ pub(super) fn resolve(
         match (by_host, clusters) {
             (Some(found), _) => found,
             (None, [only]) => (only, word),
-            _ => return Err(unknown(word, clusters)),
+            _ => return Err(unknown(word, clusters, grounds)),
         }
     };
     if cluster.1.iter().any(|known| known == pod) {
@@ -93,15 +107,14 @@ pub(super) fn resolve(
         .hint(format!("its pods are {}", some(&cluster.1))))
 }
 
-fn none_runs() -> Refusal {
-    Refusal::usage("no cluster runs on this machine")
-        .hint("start one that stays: `quorate run --keep FILE`")
+fn none_runs(grounds: &Grounds<'_>) -> Refusal {
+    Refusal::usage(format!("no cluster runs {}", grounds.place)).hint(grounds.start)
 }
 
-fn unknown(word: &str, clusters: &[(String, Vec<String>)]) -> Refusal {
+fn unknown(word: &str, clusters: &[(String, Vec<String>)], grounds: &Grounds<'_>) -> Refusal {
     if clusters.is_empty() {
         return Refusal::usage(format!("there is no cluster or pod {word}: no cluster runs here"))
-            .hint("start one that stays: `quorate run --keep FILE`");
+            .hint(grounds.start);
     }
     Refusal::usage(format!("there is no cluster or pod {word}")).hint(format!(
         "the clusters are {}; `quorate ls -o wide` lists their pods",
@@ -114,7 +127,7 @@ fn names(clusters: &[(String, Vec<String>)]) -> String {
 }
 
 /// A list for a sentence, not longer than a line.
-pub(super) fn some(names: &[String]) -> String {
+pub(crate) fn some(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > SHOWN {
@@ -127,7 +140,7 @@ pub(super) fn some(names: &[String]) -> String {
 pub(super) fn find(word: Option<&str>) -> anyhow::Result<(Running, Option<String>)> {
     let (mut running, _) = clusters()?;
     let known: Vec<_> = running.iter().map(with_pods).collect();
-    let target = resolve(word, &known)?;
+    let target = resolve(word, &known, &HERE)?;
     let at = running
         .iter()
         .position(|r| r.about.name == target.cluster)
@@ -152,7 +165,7 @@ mod tests {
     }
 
     fn meaning(word: Option<&str>, names: &[&str]) -> (String, Option<String>) {
-        let target = resolve(word, &clusters(names)).unwrap();
+        let target = resolve(word, &clusters(names), &HERE).unwrap();
         (target.cluster, target.pod)
     }
 
@@ -179,7 +192,7 @@ mod tests {
             (Some("x"), &["a"], "a has no running pod x", "launcher-0-0, worker-0-0"),
         ];
         for (word, names, message, hint) in cases {
-            let error = anyhow::Error::new(resolve(word, &clusters(names)).unwrap_err());
+            let error = anyhow::Error::new(resolve(word, &clusters(names), &HERE).unwrap_err());
             let (text, _) = crate::refusal::render(&error);
             assert!(text.contains(message) && text.contains(hint), "{word:?}: {text}");
         }

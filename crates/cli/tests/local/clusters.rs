@@ -63,7 +63,17 @@ fn life(stage: &Stage) {
     assert_eq!(code(&["exec", "tools", "--", "/no/such/program"]), 127);
     assert_eq!(code(&["exec", "tools", "--", "/etc/passwd"]), 126);
 
-    assert_eq!(say(stage, &["logs", "tools"]), "up\n");
+    assert_eq!(code(&["wait", "tools", "--for", "quorate", "--timeout", "60"]), 0);
+    assert_eq!(code(&["wait", "tools", "--timeout", "0"]), 124);
+    let why = say(stage, &["why", "tools"]);
+    assert_eq!(why, "tools is ready: it is up for people.\n  brokers   2/2, the quorum is 2\n");
+    let status = say(stage, &["status", "tools"]);
+    assert!(status.starts_with(why.trim_end()), "{status}");
+    assert!(status.contains("1      worker-0-0     Running   10.244.0.3"), "{status}");
+    assert!(say(stage, &["status", "-o", "json"]).contains("\"minSize\": 2"));
+
+    assert_eq!(say(stage, &["logs", "tools/launcher-0-0"]), "up\n");
+    assert_eq!(say(stage, &["logs", "tools"]), "launcher-0-0: up\n");
     let unknown = stage.run(&["exec", "worker-0-9", "--", "true"], "", "");
     assert_eq!(
         (unknown.code, unknown.err.as_str()),
@@ -109,7 +119,16 @@ fn following_a_log_ends_with_its_cluster() {
     let follow = stage.quorate(&["logs", "-f", "talk"], "", "").spawn().unwrap();
     say(&stage, &["exec", "talk", "--", "sh", "-c", "echo more >> /proc/1/fd/1"]);
     say(&stage, &["delete", "talk"]);
-    assert_eq!(finish(follow).out, "up\nmore\n");
+    assert_eq!(finish(follow).out, "launcher-0-0: up\nlauncher-0-0: more\n");
+}
+
+#[test]
+fn waiting_for_a_cluster_ends_with_it() {
+    let stage = Stage::new();
+    keep(&stage, "end");
+    let wait = stage.quorate(&["wait", "end"], "", "").spawn().unwrap();
+    say(&stage, &["delete", "end"]);
+    assert_eq!(finish(wait).code, 0);
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn restarts_that_are_used_up_end_with_the_last_code_and_keep_the_logs() {
     );
     let log = std::fs::read_to_string(logs.join("launcher-0-0.log")).unwrap();
     assert_eq!(log, "attempt 0\nattempt 1\n");
-    let kept = stage.run(&["logs", "again"], "", "");
+    let kept = stage.run(&["logs", "again/launcher-0-0"], "", "");
     assert_eq!(kept.out, log);
     let tail = stage.run(&["logs", "again/launcher-0-0", "--tail", "1"], "", "");
     assert_eq!(tail.out, "attempt 1\n");

@@ -179,6 +179,47 @@ fn where_namespaces_are_forbidden_the_error_names_the_bar_and_the_way_round() {
     stage.expect_nothing_left();
 }
 
+/// Forbids what the filters of container runtimes forbid, then becomes a command: `unshare` and
+/// `clone` with flags of namespaces are refused, and `clone3`, whose flags a filter cannot see, is
+/// said not to exist (seccomp(2)).
+const FILTER: &str = r#"
+import ctypes, os, platform, struct, sys
+unshare, clone = {"x86_64": (272, 56), "aarch64": (97, 220)}[platform.machine()]
+LD, JEQ, JSET, RET = 0x20, 0x15, 0x45, 0x06
+program = [
+    (LD, 0, 0, 0),               # the call's number
+    (JEQ, 5, 0, unshare),        # refused
+    (JEQ, 5, 0, 435),            # clone3: not there
+    (JEQ, 0, 2, clone),          # anything else: allowed
+    (LD, 0, 0, 16),              # the low half of the first argument
+    (JSET, 1, 0, 0x7e020000),    # namespaces: refused
+    (RET, 0, 0, 0x7fff0000),     # allowed
+    (RET, 0, 0, 0x00050001),     # EPERM
+    (RET, 0, 0, 0x00050026),     # ENOSYS
+]
+code = b"".join(struct.pack("HBBI", *step) for step in program)
+buffer = ctypes.create_string_buffer(code)
+filter = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0          # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, filter, 0, 0) == 0, ctypes.get_errno()   # PR_SET_SECCOMP
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn the_doctor_recognises_a_filter_of_system_calls() {
+    let stage = Stage::new();
+    let output = Command::new("python3")
+        .args(["-c", FILTER, stage.program().to_str().unwrap(), "doctor"])
+        .env("QUORATE_AGENT", stage.path("agent"))
+        .output()
+        .unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(out.contains("a system-call filter forbids namespaces"), "{out}{err}");
+}
+
 #[test]
 fn the_doctor_finds_namespaces_and_the_agent() {
     let stage = Stage::new();

@@ -14,7 +14,13 @@ case "$1" in
 broker)
   if [ "$QUORATE_GROUP" = launcher ]; then eval "$LAUNCHER"; else eval "$WORKER"; fi ;;
 overlay)
+  # Only a watcher stays for more.
+  case "$*" in *--watch*) ;; *) STATUS=${STATUS%; exec sleep*} ;; esac
   eval "$STATUS" ;;
+enter)
+  shift
+  [ "$1" = -- ] && shift
+  exec "$@" ;;
 esac
 "#;
 
