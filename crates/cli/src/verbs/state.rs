@@ -203,16 +203,12 @@ mod tests {
             },
             status: Some(ClusterStatus {
                 cluster: "tools".into(),
-                attempt: 0,
                 state,
                 size: 4,
                 min_size: 4,
                 online: 4 - missing.len() as u32,
-                online_ranks: String::new(),
-                torpid_ranks: String::new(),
                 missing,
-                gives_up_in_seconds: None,
-                program: None,
+                ..ClusterStatus::default()
             }),
         }
     }
