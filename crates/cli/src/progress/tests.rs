@@ -247,3 +247,53 @@ fn the_summary_has_places_times_and_reason() {
         (Some(70), Some("the keeper died"))
     );
 }
+
+#[test]
+fn a_run_on_kubernetes_has_the_same_turns() {
+    let mut p = progress(true, true).at("in namespace hpc of lab".into());
+    assert_eq!(text(&p.header()), ["hello · 4 pods in namespace hpc of lab"]);
+    let scene = |started, online, quorate, waits: &str| Scene {
+        started,
+        online,
+        quorate,
+        waits: Some(waits.to_owned()),
+    };
+    let waits = "2 of 4 pods cannot be scheduled";
+    assert_eq!(
+        text(&p.scene(scene(2, 2, false, waits), ms(900))),
+        ["~  ⠋ pods      2/4    2 of 4 pods cannot be scheduled"]
+    );
+    assert_eq!(
+        text(&p.scene(scene(4, 3, false, "worker-0-2 has not joined"), ms(1200))),
+        ["  ✔ pods      4/4    1.20 s", "~  ⠋ brokers   3/4    worker-0-2 has not joined"]
+    );
+    assert_eq!(
+        text(&p.scene(scene(4, 4, true, "the program runs"), ms(1300))),
+        ["  ✔ brokers   4/4    1.30 s  quorate"]
+    );
+    assert_eq!(text(&p.program_seen(Some(8))), ["  ▸ program   8 ranks on 4 pods"]);
+    assert!(p.program_seen(Some(8)).is_empty());
+    // Later looks say nothing, and pods that end do not count back.
+    assert!(p.scene(scene(0, 4, true, ""), ms(1400)).is_empty());
+}
+
+#[test]
+fn a_wait_on_kubernetes_is_a_line_now_and_then_in_a_log() {
+    let mut p = progress(false, false);
+    let scene = |started| Scene {
+        started,
+        online: 0,
+        quorate: false,
+        waits: Some("no node has 4 free CPUs".into()),
+    };
+    assert!(p.scene(scene(0), ms(500)).is_empty());
+    assert_eq!(
+        text(&p.scene(scene(1), ms(2000))),
+        ["  . pods      1/4    no node has 4 free CPUs"]
+    );
+    assert!(p.scene(scene(1), ms(4000)).is_empty());
+    assert_eq!(
+        text(&p.scene(scene(1), ms(12_500))),
+        ["  . pods      1/4    no node has 4 free CPUs"]
+    );
+}

@@ -64,7 +64,7 @@ fn wrong_input_is_refused_with_its_place_and_a_way_out() {
             vec!["run", "-N", "2", "hello.yaml"],
             2,
             vec![
-                "error: -N, -n, -c, -l, -e and --script describe a cluster, and hello.yaml does so already\n",
+                "error: -N, -n, -c, -l, -e, --mpi, --image and --script describe a cluster, and hello.yaml does so already\n",
             ],
         ),
         (
@@ -90,6 +90,32 @@ fn wrong_input_is_refused_with_its_place_and_a_way_out() {
         (vec!["logs"], 2, vec!["error: no cluster runs on this machine\n"]),
         (vec!["ls", "nobody"], 2, vec!["error: there is no cluster nobody\n  = no cluster runs"]),
         (vec!["delete", "nobody"], 1, vec!["error: there is no cluster nobody\n"]),
+        (
+            vec!["run", "-n", "0", "--", "x"],
+            2,
+            vec!["error: -n 0 is no number of ranks\n  = give a number from 1 on"],
+        ),
+        (
+            vec!["run", "--mpi", "pmi3", "--", "x"],
+            2,
+            vec!["possible values: auto, pmi1, pmi2, pmix, none"],
+        ),
+        (
+            vec!["run", "--context", "lab", "-N", "2", "--", "x"],
+            2,
+            vec!["error: --image is missing", "= name the image that has the program, `--image"],
+        ),
+        (
+            vec!["run", "-n", "hpc", "--sandbox", "none", "--image", "i", "--", "x"],
+            2,
+            vec!["error: --sandbox is for clusters on this machine\n"],
+        ),
+        (
+            vec!["ls", "--kubeconfig", "/no/such/file"],
+            2,
+            vec!["error: there is no usable kubeconfig: ", "name one with --kubeconfig FILE"],
+        ),
+        (vec!["ls", "--context="], 0, vec!["no clusters on this machine\n"]),
         (vec!["frobnicate"], 2, vec!["error: unrecognized subcommand 'frobnicate'"]),
     ];
     for (args, code, words) in cases {
