@@ -160,7 +160,15 @@ async fn watch(observed: Observed, overlay: Overlay) {
 /// Tells rank 0 of the ranks that remote commands start in this pod, until none is left and `over`
 /// says that no command is either.
 pub async fn watch_for_others(overlay: Overlay, over: impl Fn() -> bool) {
-    let mut watcher = Watcher::new(environment::mark(overlay.settings(), ""), overlay.rank());
+    let settings = overlay.settings();
+    // Hydra gives all of its ranks the launcher's mark; but pods of a test cluster share their
+    // processes, so there each looks for its own alone.
+    let prefix = if settings.hosts.is_some() {
+        environment::mark(settings, "")
+    } else {
+        environment::cluster_mark(settings)
+    };
+    let mut watcher = Watcher::new(prefix, overlay.rank());
     let mut evidence = Evidence::default();
     let mut interval = tokio::time::interval(LOOK);
     loop {

@@ -231,6 +231,8 @@ fn rank_in(environ: &[u8], prefix: &str) -> Seen {
     };
     let ours = value(names::MARK)
         .and_then(|mark| mark.strip_prefix(prefix))
+        // A prefix of the whole cluster leaves the broker's rank before what it started.
+        .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.'))
         .is_some_and(|what| !what.starts_with("job-"));
     if !ours {
         return Seen::Foreign;
@@ -349,5 +351,13 @@ mod tests {
         assert_eq!(rank("QUORATE_MARK=u.0.0.program A=1"), Seen::Ours);
         assert_eq!(rank("QUORATE_MARK=u.0.0.job-1 PMI_RANK=0 PMI_SIZE=2"), Seen::Foreign);
         assert_eq!(rank("QUORATE_MARK=u.0.1.rsh-1 PMI_RANK=0 PMI_SIZE=2"), Seen::Foreign);
+        // Hydra gives the ranks of all pods the variables of its own.
+        let any = |text: &str| rank_in(text.replace(' ', "\0").as_bytes(), "u.0.");
+        assert_eq!(
+            any("QUORATE_MARK=u.0.0.program PMI_RANK=3 PMI_SIZE=4"),
+            Seen::Rank { rank: 3, size: 4 }
+        );
+        assert_eq!(any("QUORATE_MARK=u.0.0.job-1 PMI_RANK=0 PMI_SIZE=2"), Seen::Foreign);
+        assert_eq!(any("QUORATE_MARK=u.1.0.program PMI_RANK=0 PMI_SIZE=2"), Seen::Foreign);
     }
 }
