@@ -235,3 +235,80 @@ fn a_broker_that_is_killed_in_its_pod_joins_again() {
     }
     stage.run(&["delete", "hurt"]);
 }
+
+/// A rank that speaks the version of PMI that it is told to, from the first word to the last.
+const SPEAK: &str = r#"
+import os, socket
+version = os.environ["MPIR_CVAR_PMI_VERSION"]
+s = socket.socket(fileno=int(os.environ["PMI_FD"]))
+def say(words):
+    s.sendall(words)
+    answer = s.recv(4096)
+    assert b"rc=0" in answer, answer
+say(f"cmd=init pmi_version={version} pmi_subversion={2 - int(version)}\n".encode())
+if version == "2":
+    for words in [b"cmd=fullinit;pmirank=%s;threaded=FALSE;" % os.environ["PMI_RANK"].encode(),
+                  b"cmd=finalize;"]:
+        say(b"%6d" % len(words) + words)
+else:
+    s.sendall(b"cmd=finalize\n")
+    assert b"finalize_ack" in s.recv(4096)
+"#;
+
+#[test]
+fn the_way_in_which_ranks_meet_can_be_chosen() {
+    let stage = Stage::new();
+    for (way, wire) in [("pmi1", "PMI-1"), ("pmi2", "PMI-2"), ("auto", "PMI-1")] {
+        let args = ["run", "-N", "2", "--mpi", way, "-o", "json", "--", "python3", "-c", SPEAK];
+        let (code, out, err) = stage.run(&args);
+        assert_eq!(code, 0, "{way}: {err}");
+        let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(summary["wire"], serde_json::json!({ wire: 2 }), "{way}: {summary}");
+    }
+}
+
+#[test]
+fn a_first_command_of_a_kept_cluster_finds_the_other_pods() {
+    let stage = Stage::new();
+    let file = stage.dir.path().join("kept.yaml");
+    let script = "cat \"$HYDRA_HOST_FILE\"; quorate-rsh kept-worker-0-0 hostname";
+    let text = format!(
+        "apiVersion: quorate.dev/v1alpha1\nkind: MiniCluster\nmetadata: {{name: kept}}\n\
+         spec: {{size: 2, slots: 2, program: {{command: [sh, -c, '{script}']}}}}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    for extra in [&[][..], &["--sandbox", "none"]] {
+        let args = [&["run", "--keep"], extra, &["kept.yaml"]].concat();
+        let (code, out, err) = stage.run(&args);
+        let deleted = stage.run(&["delete", "kept"]);
+        assert_eq!(code, 0, "{extra:?}: {err}");
+        let hosts = "kept-launcher-0-0:2\nkept-worker-0-0:2\n";
+        assert!(out.starts_with(hosts), "{extra:?}: {out}{err}");
+        if extra.is_empty() {
+            assert_eq!(out, format!("{hosts}kept-worker-0-0\n"), "{err}");
+        }
+        assert_eq!(deleted.0, 0, "{}", deleted.2);
+    }
+}
+
+/// A launcher as Hydra is: one process of its own on each pod, which starts the ranks there.
+const LAUNCH: &str = r#"
+start() { PMI_RANK=$1 PMI_SIZE=4 sleep 1 & PMI_RANK=$2 PMI_SIZE=4 sleep 1 & }
+if [ "$1" = there ]; then start 2 3; wait; exit; fi
+quorate-rsh "$QUORATE_CLUSTER-worker-0-0" sh "$0" there &
+start 0 1
+wait
+"#;
+
+#[test]
+fn the_summary_of_a_script_says_where_its_ranks_ran() {
+    let stage = Stage::new();
+    std::fs::write(stage.dir.path().join("launch.sh"), LAUNCH).unwrap();
+    let file = stage.dir.path().join("launch.sh").display().to_string();
+    let args = ["run", "-N", "2", "--script", "-o", "json", "--", "sh", &file];
+    let (code, out, err) = stage.run(&args);
+    assert_eq!(code, 0, "{err}");
+    let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(summary["ranksByPod"], serde_json::json!([2, 2]), "{summary}\n{err}");
+    assert!(err.contains("ranks 2 2"), "{err}");
+}
