@@ -5,6 +5,7 @@ use crate::exec;
 use crate::tally::{Clock, Tally};
 use crate::workspace;
 use anyhow::{Context, Result};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -127,6 +128,10 @@ pub(crate) fn run(helm: &Path, clock: Clock) -> Result<Tally> {
         let refused = !done && text.contains(word);
         case(setting, (!refused).then(|| format!("was not refused by its name: {text}")));
     }
+    case(
+        "rights are explained",
+        unexplained()?.map(|right| format!("docs/spec/security.md says nothing of `{right}`")),
+    );
     match output(Command::new("promtool").args([
         "check",
         "rules",
@@ -140,6 +145,19 @@ pub(crate) fn run(helm: &Path, clock: Clock) -> Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+/// A resource in the controller's roles that the threat model does not name.
+fn unexplained() -> Result<Option<String>> {
+    let read = |path: &str| {
+        fs::read_to_string(workspace::root().join(path)).with_context(|| format!("read {path}"))
+    };
+    let (roles, page) =
+        (read("charts/quorate/templates/rbac.yaml")?, read("docs/spec/security.md")?);
+    let lists = roles.lines().filter_map(|line| line.trim().strip_prefix("resources: ["));
+    let resources = lists.flat_map(|list| list.trim_end_matches(']').split(", "));
+    let missing = resources.map(str::to_owned).find(|name| !page.contains(&format!("`{name}`")));
+    Ok(missing)
 }
 
 fn template(helm: &Path, settings: &[&str]) -> Result<(bool, String)> {
