@@ -13,6 +13,7 @@
 
 pub mod apply;
 pub mod compare;
+mod count;
 pub mod fetch;
 mod memory;
 pub mod plan;

@@ -7,11 +7,12 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::runtime::applier;
 use kube::runtime::controller::{Config, Error as QueueError};
+use kube::runtime::reflector::Store;
 use quorate_api::MiniCluster;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, Options};
-use crate::metrics::Metrics;
+use crate::metrics::{Census, Metrics};
 use crate::reconcile::{reconcile, retry};
 use crate::watch::{self, Caches, Scope};
 
@@ -46,7 +47,8 @@ pub async fn run(
     }
     let caches = Arc::new(Caches::new(scopes.len()));
     let context = Arc::new(Context::new(client, options, Arc::clone(&caches), metrics));
-    let looks = look_at(&context, &scopes, &stop);
+    let kueue = watch::kueue(&context.client).await;
+    let looks = look_at(&context, &scopes, kueue, &stop);
     tokio::pin!(looks);
     tokio::select! {
         () = &mut looks => return Ok(()),
@@ -55,6 +57,7 @@ pub async fn run(
     tracing::info!(
         jobsets = caches.jobsets.len(),
         pods = caches.pods.len(),
+        kueue,
         concurrency = context.options.concurrency,
         "caches filled"
     );
@@ -64,26 +67,40 @@ pub async fn run(
 }
 
 /// Looks at every MiniCluster of which something new is known, until it is told to stop.
-async fn look_at(context: &Arc<Context>, scopes: &[Scope], stop: &CancellationToken) {
+async fn look_at(
+    context: &Arc<Context>,
+    scopes: &[Scope],
+    kueue: Option<&'static str>,
+    stop: &CancellationToken,
+) {
     // Each scope has a store of its own, and its share of the work.
     let share = usize::from(context.options.concurrency).div_ceil(scopes.len());
     let config = Config::default().concurrency(u16::try_from(share).unwrap_or(u16::MAX));
-    let looks = scopes.iter().map(|scope| {
-        let forgetful = Arc::clone(context);
-        let (store, clusters) =
-            watch::clusters(&context.client, scope, move |key| forgetful.forget(&key));
-        let children = watch::children(&context.client, scope, &context.caches);
-        let stopped = Box::pin(stop.clone().cancelled_owned());
-        applier(
-            |object, context| Box::pin(reconcile(object, context)),
-            retry,
-            Arc::clone(context),
-            store,
-            stream::select(clusters, children).take_until(stopped),
-            config.clone(),
-        )
-        .boxed()
-    });
+    let mut stores = Vec::new();
+    let looks: Vec<_> = scopes
+        .iter()
+        .map(|scope| {
+            let forgetful = Arc::clone(context);
+            let (store, clusters) =
+                watch::clusters(&context.client, scope, move |key| forgetful.forget(&key));
+            stores.push(store.clone());
+            let children = watch::children(&context.client, scope, &context.caches, kueue);
+            let stopped = Box::pin(stop.clone().cancelled_owned());
+            applier(
+                |object, context| Box::pin(reconcile(object, context)),
+                retry,
+                Arc::clone(context),
+                store,
+                stream::select(clusters, children).take_until(stopped),
+                config.clone(),
+            )
+            .boxed()
+        })
+        .collect();
+    context.metrics.count_miniclusters(Some(Box::new(move || {
+        let clusters: Vec<_> = stores.iter().flat_map(Store::state).collect();
+        Census::of(clusters.iter().filter_map(|cluster| cluster.0.as_ref().ok()))
+    })));
     stream::select_all(looks)
         .for_each(|look| async {
             match look {

@@ -12,11 +12,13 @@ use std::fmt::Debug;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::{
+    ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind, PartialObjectMeta,
+};
 use kube::runtime::controller::ReconcileRequest;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -24,13 +26,15 @@ use kube::runtime::{WatchStreamExt, reflector};
 use kube::{Client, Resource};
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
-use quorate_observe::{JobFacts, JobSetFacts, PodFacts};
+use quorate_observe::{EventFacts, JobFacts, JobSetFacts, PodFacts, WorkloadFacts};
 use quorate_plan::labels;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 pub use cache::{Cache, Key, Place};
 
+/// The API group of Kueue.
+const KUEUE: &str = "kueue.x-k8s.io";
 /// Objects of one list call: a page of pods is held as a whole for a moment.
 const PAGE: u32 = 100;
 
@@ -49,6 +53,10 @@ pub struct Caches {
     pub jobs: Cache<JobFacts>,
     /// Pods.
     pub pods: Cache<PodFacts>,
+    /// Warnings about JobSets, their Jobs and pods: what is in no object's status.
+    pub events: Cache<EventFacts>,
+    /// Workloads of Kueue; stays empty where that is not installed.
+    pub workloads: Cache<WorkloadFacts>,
     /// UIDs of the owners of ConfigMaps.
     pub config_maps: Cache<Owner>,
     /// UIDs of the owners of NetworkPolicies.
@@ -66,6 +74,8 @@ impl Caches {
             jobsets: Cache::new(scopes),
             jobs: Cache::new(scopes),
             pods: Cache::new(scopes),
+            events: Cache::new(scopes),
+            workloads: Cache::new(0),
             config_maps: Cache::new(scopes),
             network_policies: Cache::new(scopes),
         }
@@ -74,10 +84,13 @@ impl Caches {
     /// Waits until all first lists are complete. Whoever decides before would take for missing what
     /// was not read yet.
     pub async fn ready(&self) {
-        let Self { jobsets, jobs, pods, config_maps, network_policies } = self;
+        // Without Workloads nothing is done that would be wrong with them.
+        let Self { jobsets, jobs, pods, events, workloads: _, config_maps, network_policies } =
+            self;
         jobsets.ready().await;
         jobs.ready().await;
         pods.ready().await;
+        events.ready().await;
         config_maps.ready().await;
         network_policies.ready().await;
     }
@@ -118,53 +131,87 @@ pub fn clusters(
 }
 
 /// Everything that MiniClusters of one scope become: keeps the caches and requests a look at each
-/// cluster of which something new is known.
+/// cluster of which something new is known. `kueue` is the version of its API, where it is installed.
 pub fn children(
     client: &Client,
     scope: &Scope,
     caches: &Arc<Caches>,
+    kueue: Option<&'static str>,
 ) -> BoxStream<'static, Request> {
     let labelled = || watcher::Config::default().labels(labels::CLUSTER).page_size(PAGE);
-    let whole = |scope: &Scope, caches: &Arc<Caches>| (scope.clone(), Arc::clone(caches));
-    stream::select_all([
+    let warnings = || watcher::Config::default().fields("type=Warning").page_size(PAGE);
+    let whole = || (scope.clone(), Arc::clone(caches));
+    let mut all = vec![
         follow(
             "JobSet",
             watcher(api::<JobSet>(client, scope), labelled()),
-            whole(scope, caches),
+            whole(),
             |caches| &caches.jobsets,
-            JobSetFacts::from_jobset,
+            |_, jobset| one(place(jobset.meta()), JobSetFacts::from_jobset(jobset)),
         ),
         follow(
             "Job",
             watcher(api::<Job>(client, scope), labelled()),
-            whole(scope, caches),
+            whole(),
             |caches| &caches.jobs,
-            JobFacts::from_job,
+            |_, job| one(place(job.meta()), JobFacts::from_job(job)),
         ),
         follow(
             "Pod",
             watcher(api::<Pod>(client, scope), labelled()),
-            whole(scope, caches),
+            whole(),
             |caches| &caches.pods,
-            PodFacts::from_pod,
+            |_, pod| one(place(pod.meta()), PodFacts::from_pod(pod)),
+        ),
+        follow(
+            "Event",
+            after_jobsets(caches, api::<CoreEvent>(client, scope), warnings()),
+            whole(),
+            |caches| &caches.events,
+            warning,
         ),
         follow(
             "ConfigMap",
             watcher(api::<PartialObjectMeta<ConfigMap>>(client, scope), labelled()),
-            whole(scope, caches),
+            whole(),
             |caches| &caches.config_maps,
-            owner::<ConfigMap>,
+            owned,
         ),
         follow(
             "NetworkPolicy",
             watcher(api::<PartialObjectMeta<NetworkPolicy>>(client, scope), labelled()),
-            whole(scope, caches),
+            whole(),
             |caches| &caches.network_policies,
-            owner::<NetworkPolicy>,
+            owned,
         ),
-    ])
-    .map(|key| request(&key))
-    .boxed()
+    ];
+    if let Some(version) = kueue {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(KUEUE, version, "Workload"));
+        let workloads: Api<DynamicObject> = match scope {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+            None => Api::all_with(client.clone(), &kind),
+        };
+        let config = watcher::Config::default().page_size(PAGE);
+        all.push(follow(
+            "Workload",
+            watcher(workloads, config),
+            whole(),
+            |caches| &caches.workloads,
+            workload,
+        ));
+    }
+    stream::select_all(all).map(|key| request(&key)).boxed()
+}
+
+/// The version of Kueue's API that is served, if it is installed. One that is installed later is
+/// noticed at the controller's next start.
+pub async fn kueue(client: &Client) -> Option<&'static str> {
+    for version in ["v1beta2", "v1beta1"] {
+        if client.list_api_group_resources(&format!("{KUEUE}/{version}")).await.is_ok() {
+            return Some(version);
+        }
+    }
+    None
 }
 
 /// The API of a kind in a scope.
@@ -178,16 +225,19 @@ where
     }
 }
 
+/// Where an object's facts belong, and the facts; as a rule to one cluster.
+type Read<F> = Vec<(Place, F)>;
+
 /// Keeps one cache by one watch; yields clusters of which something new is known.
 fn follow<K, F>(
     kind: &'static str,
     events: impl stream::Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     (scope, caches): (Scope, Arc<Caches>),
     cache: fn(&Caches) -> &Cache<F>,
-    read: fn(&K) -> F,
+    read: fn(&Caches, &K) -> Read<F>,
 ) -> BoxStream<'static, Key>
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Clone + Debug + DeserializeOwned + Send + 'static,
     F: PartialEq + Send + Sync + 'static,
 {
     let mut list = Vec::new();
@@ -195,35 +245,78 @@ where
         .default_backoff()
         .map(move |event| {
             let cache = cache(&caches);
+            let mut changed = Vec::new();
             match event {
                 Ok(Event::Init) => list.clear(),
-                Ok(Event::InitApply(object)) => {
-                    list.extend(place(object.meta()).map(|place| (place, read(&object))));
-                }
+                Ok(Event::InitApply(object)) => list.extend(read(&caches, &object)),
                 Ok(Event::InitDone) => {
-                    return cache.replace(scope.as_deref(), std::mem::take(&mut list));
+                    changed = cache.replace(scope.as_deref(), std::mem::take(&mut list));
                 }
                 Ok(Event::Apply(object)) => {
-                    if let Some(place) = place(object.meta()) {
+                    for (place, facts) in read(&caches, &object) {
                         let key = place.cluster.clone();
-                        return cache
-                            .put(place, read(&object))
-                            .then_some(key)
-                            .into_iter()
-                            .collect();
+                        changed.extend(cache.put(place, facts).then_some(key));
                     }
                 }
                 Ok(Event::Delete(object)) => {
-                    if let Some(place) = place(object.meta()) {
-                        return cache.remove(&place).then_some(place.cluster).into_iter().collect();
+                    for (place, _) in read(&caches, &object) {
+                        changed.extend(cache.remove(&place).then_some(place.cluster));
                     }
                 }
                 Err(error) => interrupted(kind, &error),
             }
-            Vec::new()
+            changed
         })
         .flat_map(stream::iter)
         .boxed()
+}
+
+/// A watch that begins when JobSets are known, since its objects are told by them.
+fn after_jobsets(
+    caches: &Arc<Caches>,
+    events: Api<CoreEvent>,
+    config: watcher::Config,
+) -> impl stream::Stream<Item = watcher::Result<Event<CoreEvent>>> + Send + use<> {
+    let caches = Arc::clone(caches);
+    stream::once(async move { caches.jobsets.ready().await })
+        .flat_map(move |()| watcher(events.clone(), config.clone()))
+}
+
+fn one<F>(place: Option<Place>, facts: F) -> Read<F> {
+    place.map(|place| (place, facts)).into_iter().collect()
+}
+
+/// A warning belongs to the clusters whose JobSet has the beginning of the object's name:
+/// `<cluster>-<group>-<job>-<index>-<random>`. Who reads it looks at the UID.
+fn warning(caches: &Caches, event: &CoreEvent) -> Read<EventFacts> {
+    let about = &event.involved_object;
+    let kinds = ["JobSet", "Job", "Pod"];
+    let (Some(name), Some(namespace)) = (&about.name, &about.namespace) else { return Vec::new() };
+    if !about.kind.as_deref().is_some_and(|kind| kinds.contains(&kind)) {
+        return Vec::new();
+    }
+    let facts = EventFacts::from_core(event);
+    let ends = name.match_indices('-').map(|(end, _)| end).chain([name.len()]);
+    ends.map(|end| Key::new(namespace.clone(), &name[..end]))
+        .filter(|key| caches.jobsets.get(key, &key.name).is_some())
+        .filter_map(|cluster| {
+            let (name, uid) = (event.metadata.name.clone()?, event.metadata.uid.clone()?);
+            Some((Place { cluster, name, uid }, facts.clone()))
+        })
+        .collect()
+}
+
+/// A Workload belongs to the JobSet that owns it, which has the cluster's name.
+fn workload(_: &Caches, object: &DynamicObject) -> Read<WorkloadFacts> {
+    let meta = &object.metadata;
+    let owner = meta.owner_references.iter().flatten().find(|owner| owner.kind == "JobSet");
+    let place = owner.and_then(|owner| {
+        let cluster = Key::new(meta.namespace.clone()?, owner.name.clone());
+        Some(Place { cluster, name: meta.name.clone()?, uid: meta.uid.clone()? })
+    });
+    let Some(place) = place else { return Vec::new() };
+    let value = serde_json::to_value(object).expect("what came as JSON goes as JSON");
+    vec![(place, WorkloadFacts::from_json(&value))]
 }
 
 /// A watch that breaks off starts again by itself.
@@ -231,10 +324,11 @@ fn interrupted(kind: &'static str, error: &watcher::Error) {
     tracing::warn!(kind, error = %error, "watch interrupted");
 }
 
-fn owner<K>(object: &PartialObjectMeta<K>) -> Owner {
+fn owned<K>(_: &Caches, object: &PartialObjectMeta<K>) -> Read<Owner> {
     let owners = object.metadata.owner_references.iter().flatten();
     let controller = owners.filter(|owner| owner.controller == Some(true)).next_back();
-    Owner(controller.map(|owner| owner.uid.clone()).unwrap_or_default())
+    let owner = Owner(controller.map(|owner| owner.uid.clone()).unwrap_or_default());
+    one(place(&object.metadata), owner)
 }
 
 fn key(metadata: &ObjectMeta) -> Key {

@@ -32,6 +32,8 @@ pub fn fetch(context: &Context, key: &Key, cluster: &MiniCluster, memory: &mut M
         jobset: caches.jobsets.get(key, &key.name),
         jobs: caches.jobs.of(key),
         pods: caches.pods.of(key),
+        workload: caches.workloads.of(key).into_iter().next_back(),
+        events: caches.events.of(key).iter().map(|event| (**event).clone()).collect(),
         live: context.launchers.as_ref().and_then(|launchers| launchers.heard(key)),
         ..Observed::default()
     };

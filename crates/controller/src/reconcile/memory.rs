@@ -10,6 +10,7 @@ use quorate_api::status::MiniClusterStatus;
 use quorate_observe::Obstacle;
 
 use super::plan::Wanted;
+use crate::metrics::Milestones;
 
 /// Between two tries after the first error; doubled with each one.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -29,6 +30,8 @@ pub struct Memory {
     pub written: Option<Written>,
     /// When a status that can wait is to be written at the latest.
     pub due: Option<Timestamp>,
+    /// When the cluster reached what; nothing for one that lived before this controller did.
+    pub milestones: Option<Milestones>,
     /// Errors in a row.
     pub errors: u32,
 }

@@ -14,8 +14,10 @@ use quorate_observe::{EventDraft, Observed, Pace};
 use serde_json::{Map, Value, json};
 
 use super::apply::{Verdict, judge};
+use super::count;
 use super::memory::{Memory, Written, until};
 use crate::context::{Context, FIELD_MANAGER};
+use crate::metrics::Milestones;
 use crate::watch::Key;
 
 /// A bound on how often time alone may lead to another look.
@@ -44,6 +46,12 @@ pub async fn publish(
     let cluster = &observed.cluster;
     let old = cluster.status.as_ref();
     let new = quorate_observe::status(observed, now);
+    let known = memory.milestones.or_else(|| old.is_none().then(Milestones::default));
+    let reached = count::milestones(observed, &new, &known.unwrap_or_default());
+    if let Some(known) = known {
+        context.metrics.milestones(&known, &reached);
+    }
+    memory.milestones = Some(reached);
     let due = match quorate_observe::pace(old, &new) {
         Pace::Nothing => {
             memory.due = None;
@@ -67,6 +75,9 @@ pub async fn publish(
     if let Some(version) = version {
         let upon = cluster.resource_version().unwrap_or_default();
         memory.written = Some(Written { upon, version, status: new.clone() });
+    }
+    if let Some(cause) = count::restarted(old, &new) {
+        context.metrics.restarted(cause);
     }
     for draft in quorate_observe::transitions(old, &new) {
         tell(context, cluster, draft).await;

@@ -11,41 +11,41 @@ use serde_json::{Value, json};
 
 /// One request that came in.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    pub method: Method,
-    pub path: String,
-    pub query: String,
-    pub body: Value,
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) body: Value,
 }
 
 /// An answer in place of the real one.
 #[derive(Clone, Debug)]
-pub struct Fault {
-    pub method: Method,
+pub(crate) struct Fault {
+    pub(crate) method: Method,
     /// What the path has to contain.
-    pub path: &'static str,
-    pub code: u16,
-    pub message: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) code: u16,
+    pub(crate) message: &'static str,
     /// How often.
-    pub times: usize,
+    pub(crate) times: usize,
 }
 
 #[derive(Default)]
-pub struct State {
+pub(crate) struct State {
     /// Objects by path.
-    pub objects: BTreeMap<String, Value>,
-    pub calls: Vec<Call>,
-    pub faults: Vec<Fault>,
+    pub(crate) objects: BTreeMap<String, Value>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) faults: Vec<Fault>,
     /// Cuts the connection at this write (from 0), which is carried out all the same or not.
-    pub crash_at: Option<(usize, bool)>,
+    pub(crate) crash_at: Option<(usize, bool)>,
     version: u64,
 }
 
 #[derive(Clone, Default)]
-pub struct Server(pub Arc<Mutex<State>>);
+pub(crate) struct Server(pub(crate) Arc<Mutex<State>>);
 
 impl Server {
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -69,7 +69,7 @@ impl Server {
         Client::new(service, "default")
     }
 
-    pub fn fault(
+    pub(crate) fn fault(
         &self,
         method: Method,
         path: &'static str,
@@ -81,20 +81,20 @@ impl Server {
     }
 
     /// Puts an object there, as somebody else would.
-    pub fn store(&self, path: &str, object: Value) -> Value {
+    pub(crate) fn store(&self, path: &str, object: Value) -> Value {
         self.0.lock().unwrap().store(path, object)
     }
 
-    pub fn get(&self, path: &str) -> Option<Value> {
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.0.lock().unwrap().objects.get(path).cloned()
     }
 
-    pub fn remove(&self, path: &str) {
+    pub(crate) fn remove(&self, path: &str) {
         self.0.lock().unwrap().objects.remove(path);
     }
 
     /// Requests since the last time, as `POST secrets` or `PATCH miniclusters/hello/status`.
-    pub fn take_calls(&self) -> Vec<String> {
+    pub(crate) fn take_calls(&self) -> Vec<String> {
         let calls = std::mem::take(&mut self.0.lock().unwrap().calls);
         calls.iter().map(|call| format!("{} {}", call.method, short(&call.path))).collect()
     }
@@ -129,7 +129,7 @@ impl State {
         self.version.to_string()
     }
 
-    pub fn store(&mut self, path: &str, mut object: Value) -> Value {
+    pub(crate) fn store(&mut self, path: &str, mut object: Value) -> Value {
         let version = self.next();
         if object["metadata"]["uid"].is_null() {
             object["metadata"]["uid"] = json!(format!("uid-{version}"));
