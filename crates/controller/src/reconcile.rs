@@ -68,6 +68,7 @@ impl Error {
 /// Looks at a cluster and does what is to be done.
 pub async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Result<Next, Error> {
     context.caches.ready().await;
+    context.begun(&crate::watch::key(kube::Resource::meta(&*object)));
     let cluster = match &object.0 {
         Ok(cluster) => cluster,
         Err(invalid) => {

@@ -7,14 +7,14 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::runtime::applier;
 use kube::runtime::controller::{Config, Error as QueueError};
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
 use quorate_api::MiniCluster;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, Options};
 use crate::metrics::{Census, Metrics};
 use crate::reconcile::{reconcile, retry};
-use crate::watch::{self, Caches, Scope};
+use crate::watch::{self, Caches, Guarded, Key, Scope};
 
 /// Why the controller cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -85,13 +85,19 @@ async fn look_at(
                 watch::clusters(&context.client, scope, move |key| forgetful.forget(&key));
             stores.push(store.clone());
             let children = watch::children(&context.client, scope, &context.caches, kueue);
+            let asking = Arc::clone(context);
+            let asked = move |request: &watch::Request| {
+                if let Ok(request) = request {
+                    asking.asked(key(&request.obj_ref));
+                }
+            };
             let stopped = Box::pin(stop.clone().cancelled_owned());
             applier(
                 |object, context| Box::pin(reconcile(object, context)),
                 retry,
                 Arc::clone(context),
                 store,
-                stream::select(clusters, children).take_until(stopped),
+                stream::select(clusters, children).inspect(asked).take_until(stopped),
                 config.clone(),
             )
             .boxed()
@@ -104,13 +110,20 @@ async fn look_at(
     stream::select_all(looks)
         .for_each(|look| async {
             match look {
-                // An object that is gone before its turn has nobody to tell; the error of a look was
-                // told where the wait after it is decided.
-                Ok(_) | Err(QueueError::ObjectNotFound(_) | QueueError::ReconcilerFailed(..)) => {}
+                // The error of a look was told where the wait after it is decided.
+                Ok(_) | Err(QueueError::ReconcilerFailed(..)) => {}
+                // An object that is gone before its turn has nobody to tell.
+                Err(QueueError::ObjectNotFound(gone)) => {
+                    context.begun(&Key::new(gone.namespace.unwrap_or_default(), gone.name))
+                }
                 Err(error) => tracing::warn!(%error, "the queue stumbled"),
             }
         })
         .await;
+}
+
+fn key(object: &ObjectRef<Guarded>) -> Key {
+    Key::new(object.namespace.clone().unwrap_or_default(), object.name.clone())
 }
 
 /// The namespaces to watch, or one scope for all of them.

@@ -331,7 +331,7 @@ fn owned<K>(_: &Caches, object: &PartialObjectMeta<K>) -> Read<Owner> {
     one(place(&object.metadata), owner)
 }
 
-fn key(metadata: &ObjectMeta) -> Key {
+pub(crate) fn key(metadata: &ObjectMeta) -> Key {
     Key::new(
         metadata.namespace.clone().unwrap_or_default(),
         metadata.name.clone().unwrap_or_default(),
