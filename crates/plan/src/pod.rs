@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
     ExecAction, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
-    SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    SeccompProfile, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use quorate_api::ValidatedMiniCluster;
@@ -45,6 +45,7 @@ pub(crate) fn template(
     pod.automount_service_account_token.get_or_insert(false);
     // Variables for each Service of the namespace would swamp the environment of every rank.
     pod.enable_service_links.get_or_insert(false);
+    leave_lost_nodes(pod, cluster.orphan_timeout_seconds);
     if group.host_network() {
         // The default policy would resolve with the node's file, which knows no Service.
         pod.dns_policy.get_or_insert_with(|| "ClusterFirstWithHostNet".to_owned());
@@ -64,6 +65,28 @@ pub(crate) fn template(
 
 fn main<'a>(pod: &'a PodSpec, group: &ValidatedGroup) -> &'a Container {
     &pod.containers[group.main]
+}
+
+/// Kubernetes leaves pods on a node that does not answer for 300 s unless they say otherwise. Their
+/// brokers have left after the orphan timeout, so no pod has to stay for longer. What the user's
+/// template says of these taints stands.
+fn leave_lost_nodes(pod: &mut PodSpec, seconds: u32) {
+    let tolerations = pod.tolerations.get_or_insert_default();
+    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let said = tolerations.iter().any(|one| {
+            one.key.as_deref().is_none_or(|key| key.is_empty() || key == taint)
+                && one.effect.as_deref().is_none_or(|effect| effect == "NoExecute")
+        });
+        if !said {
+            tolerations.push(Toleration {
+                key: Some(taint.to_owned()),
+                operator: Some("Exists".to_owned()),
+                effect: Some("NoExecute".to_owned()),
+                toleration_seconds: Some(i64::from(seconds)),
+                value: None,
+            });
+        }
+    }
 }
 
 /// Makes the main container run the broker, which runs the user's program.

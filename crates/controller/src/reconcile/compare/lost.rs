@@ -81,7 +81,7 @@ pub(super) fn stuck(seen: &Seen, now: Timestamp, decision: &mut Decision) {
     pods.retain(|pod| !pod.jobset.is_empty() && !pod.ended() && pod.node.is_some());
     for pod in pods {
         let Some(gone_by) = pod.deleting else { continue };
-        let due = if lost.has(pod) { now } else { gone_by + KUBELET };
+        let due = if lost.has(pod) || abandoned(pod) { now } else { gone_by + KUBELET };
         if due <= now {
             let (pod, uid) = (pod.name.clone(), pod.uid.clone());
             decision.act(Action::ForceDelete { pod, uid });
@@ -97,6 +97,12 @@ pub(super) fn stuck(seen: &Seen, now: Timestamp, decision: &mut Decision) {
         let (pod, uid) = (pod.name.clone(), pod.uid.clone());
         decision.act(Action::Evict { pod, uid });
     }
+}
+
+/// Whether Kubernetes itself takes a pod off a node that does not answer. It has waited for the node
+/// and then for the time that the pod tolerates, which the plan sets to the orphan timeout.
+fn abandoned(pod: &PodFacts) -> bool {
+    pod.disruption.as_ref().is_some_and(|why| why.reason == "DeletionByTaintManager")
 }
 
 /// Whether a pod that rank 0 has given up still counts as running.

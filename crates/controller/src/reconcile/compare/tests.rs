@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use quorate_api::MiniCluster;
 use quorate_contract::report::{Failure, Reason, Report};
 use quorate_observe::{
-    ContainerFacts, ContainerState, Fact, GroupShape, Phase, PodFacts, Reading, Shape,
+    ContainerFacts, ContainerState, Disruption, Fact, GroupShape, Phase, PodFacts, Reading, Shape,
 };
 
 use super::*;
@@ -344,6 +344,26 @@ fn pods_of_a_node_that_rank_0_has_given_up_are_removed_at_once() {
         Some(Duration::from_secs(40)),
         "the one on a good node has its grace"
     );
+}
+
+#[test]
+fn a_pod_that_kubernetes_takes_off_a_lost_node_is_removed_at_once() {
+    let disrupted = |reason: &str| {
+        with(|seen| {
+            let why = Disruption { reason: reason.into(), ..Disruption::default() };
+            let pod = PodFacts {
+                deleting: Some(at(30)),
+                disruption: Some(Box::new(why)),
+                ..pod("worker", 1, "n2")
+            };
+            seen.observed.pods = vec![Arc::new(pod)];
+        })
+    };
+    let (pod, uid) = ("hello-worker-0-1-abcde".to_owned(), "pod-worker-1".to_owned());
+    let taint = disrupted("DeletionByTaintManager");
+    assert_eq!(actions(&wanted(3), &taint), [Action::ForceDelete { pod, uid }]);
+    let drain = disrupted("EvictionByEvictionAPI");
+    assert_eq!(actions(&wanted(3), &drain), [], "its node lives, and so does its grace");
 }
 
 #[test]
