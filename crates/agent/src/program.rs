@@ -115,7 +115,10 @@ async fn command(jobs: &Jobs, observed: &Observed, overlay: &Overlay, argv: Vec<
         }
         Err(end) => end,
     };
-    let outcome = outcome_of(end, started.elapsed(), &settings.display_name(), overlay.rank());
+    let mut outcome = outcome_of(end, started.elapsed(), &settings.display_name(), overlay.rank());
+    if let Some(failure) = &mut outcome.failure {
+        failure.node.clone_from(&settings.node);
+    }
     prove(outcome, observed, overlay)
 }
 

@@ -14,6 +14,8 @@ mod bringup;
 mod deaths;
 #[path = "cluster/ends.rs"]
 mod ends;
+#[path = "cluster/observe.rs"]
+mod observe;
 #[path = "cluster/pods.rs"]
 mod pods;
 #[path = "cluster/refusals.rs"]

@@ -45,6 +45,9 @@ pub struct ClusterStatus {
     pub online_ranks: String,
     /// Ranks that are connected but have been silent for too long.
     pub torpid_ranks: String,
+    /// Ranks that were told to stop and are about to leave: nothing is started there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub draining_ranks: String,
     /// Planned ranks that are not connected; at most 32 are listed.
     pub missing: Vec<Missing>,
     /// Seconds until the bootstrap gives up; `None` once quorate.

@@ -252,6 +252,16 @@ pub enum Delivery {
         /// The broker.
         rank: Rank,
     },
+    /// On rank 0: a broker's link broke. It may be back in a moment, and is lost if not.
+    Away {
+        /// The broker.
+        rank: Rank,
+    },
+    /// On rank 0: a broker that was away is back.
+    Back {
+        /// The broker.
+        rank: Rank,
+    },
     /// On brokers other than rank 0: rank 0's broker was started anew. Whatever the former one
     /// had under way is over.
     RootReplaced {

@@ -148,6 +148,12 @@ pub enum Command {
         /// One sentence for people.
         reason: String,
     },
+    /// On rank 0: so many brokers are planned from now on. Ranks below that are missed when they are
+    /// not online; a rank beyond it is welcome all the same, up to `max_size`.
+    Resize {
+        /// Brokers, rank 0 included; at least 1, at most `max_size`.
+        size: u32,
+    },
     /// In state CLEANUP: this broker's tasks are gone.
     Cleaned,
     /// This broker alone leaves (it was told to terminate). Its parent hears of it at once.

@@ -159,6 +159,7 @@ impl Node {
             Command::Contribute { key, members, blob } => self.contribute(key, &members, blob),
             Command::EndJob { job } => self.end_job(job),
             Command::Finish { done, reason } => self.finish(done, reason),
+            Command::Resize { size } => self.resize(size),
             Command::Cleaned => self.cleaned(),
             Command::Leave { reason } => self.leave(&reason),
             Command::PeerRefused { rank, reason } => self.report_refused(rank, reason),
@@ -339,8 +340,20 @@ impl Node {
     pub fn missing(&self, now: Millis) -> Vec<Missing> {
         self.registry
             .as_ref()
-            .map(|registry| registry.missing(self.config.size, now))
+            .map(|registry| registry.missing(self.size(), now))
             .unwrap_or_default()
+    }
+
+    /// Brokers planned now: what was said last, or more if higher ranks are online.
+    pub fn size(&self) -> u32 {
+        let highest = self.registry.as_ref().and_then(Registry::highest);
+        highest.map_or(self.config.size, |rank| self.config.size.max(rank + 1))
+    }
+
+    /// On rank 0: brokers whose link stands, or that are below another broker which has just died.
+    /// Unlike those that are online, brokers whose own link broke are left out at once.
+    pub fn present(&self) -> IdSet {
+        self.registry.as_ref().map_or_else(|| self.online(), Registry::present)
     }
 
     /// On rank 0: when the bootstrap gives up; `None` once quorate.

@@ -43,3 +43,8 @@ pub(crate) fn of_pod_set(key: &str) -> bool {
 pub fn selector(cluster: &ValidatedMiniCluster) -> BTreeMap<String, String> {
     [(CLUSTER.to_owned(), cluster.name.to_string())].into()
 }
+
+/// Matches the controller's pods, in whatever namespace they are: its chart labels them so.
+pub fn controller() -> BTreeMap<String, String> {
+    [("app.kubernetes.io/name".to_owned(), "quorate-controller".to_owned())].into()
+}

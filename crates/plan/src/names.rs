@@ -10,7 +10,12 @@ pub fn jobset(cluster: &ValidatedMiniCluster) -> String {
 
 /// The Secret with the seed.
 pub fn secret(cluster: &ValidatedMiniCluster) -> String {
-    format!("{}-seed", cluster.name)
+    secret_of(cluster.name.as_str())
+}
+
+/// The same for a cluster's name.
+pub fn secret_of(cluster: &str) -> String {
+    format!("{cluster}-seed")
 }
 
 /// The ConfigMap with the agent's configuration.

@@ -13,6 +13,7 @@ use super::handle::{Overlay, ToNode};
 use super::life::unix_millis;
 use super::services::{Launching, ProgramOutcome, StopReason};
 use super::shell::LifeEvent;
+use super::verbs;
 use crate::sys;
 use quorate_contract::config::Program;
 use quorate_contract::exit;
@@ -28,11 +29,14 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// How long tasks have between SIGTERM and SIGKILL.
 const TASK_GRACE: Duration = Duration::from_secs(5);
 /// The same for a broker that was cut off: others may already run its tasks anew.
 const FENCE_GRACE: Duration = Duration::from_secs(1);
+/// How long rank 0 has to take note that this broker leaves.
+const DRAIN_WAIT: Duration = Duration::from_millis(500);
 /// In the run directory from the program's start on, for a broker that comes after a crash.
 const STARTED_MARK: &str = "program.started";
 /// In the run directory from the program's end on: its report.
@@ -277,7 +281,26 @@ impl Course {
             return self.tell(Command::Finish { done: false, reason }).await;
         }
         if self.stopping.is_none() {
-            self.stop(StopReason::Terminated, TASK_GRACE, Some(Command::Leave { reason }));
+            self.drain(reason);
+        }
+    }
+
+    /// Leaves the running cluster: rank 0 starts nothing more here, tasks end, then the farewell.
+    fn drain(&mut self, reason: String) {
+        let overlay = self.overlay.clone();
+        let launching = self.launching.clone();
+        let stop = async move {
+            // Who cannot tell rank 0 is away anyway.
+            if overlay.rank() != 0
+                && let Ok(Err(error)) = timeout(DRAIN_WAIT, verbs::drain(&overlay)).await
+            {
+                tracing::debug!(%error, "rank 0 does not know that this broker leaves");
+            }
+            launching.stop_tasks(overlay, StopReason::Terminated, TASK_GRACE).await;
+        };
+        let then = Some(Command::Leave { reason });
+        if let Some((earlier, _)) = self.stopping.replace((tokio::spawn(stop), then)) {
+            earlier.abort();
         }
     }
 

@@ -85,6 +85,8 @@ pub struct Member {
     pub inventory: Arc<Inventory>,
     /// It has been silent for too long: nothing new should be started there.
     pub torpid: bool,
+    /// It was told to stop: nothing new may be started there.
+    pub draining: bool,
 }
 
 /// Who is in the cluster, as far as this broker knows.
@@ -92,6 +94,9 @@ pub struct Member {
 pub struct Membership {
     /// This broker's state.
     pub state: BrokerState,
+    /// Brokers that the cluster is planned to have now, as this broker knows it; follows growth
+    /// and shrinking on rank 0.
+    pub size: u32,
     /// The connected ranks. Complete on rank 0 (itself included); elsewhere this broker alone.
     pub online: BTreeMap<u32, Member>,
 }
@@ -170,6 +175,8 @@ pub(crate) enum ToNode {
     Progress { phases: Phases, report: Option<Report> },
     /// The cluster is to have so many brokers (rank 0).
     Size { size: u32 },
+    /// A broker was told to stop (rank 0).
+    Draining { rank: u32 },
 }
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, OverlayError>>;
@@ -184,9 +191,9 @@ impl Overlay {
         self.shared.settings.rank
     }
 
-    /// Brokers that the cluster is planned to have.
+    /// Brokers that the cluster is planned to have now.
     pub fn size(&self) -> u32 {
-        self.shared.settings.config.size
+        self.shared.membership.borrow().size
     }
 
     /// The cluster's configuration.

@@ -60,8 +60,9 @@ pub fn run(args: &Args, launching: &Arc<dyn Launching>) -> anyhow::Result<i32> {
     let _held = args.hold_fd.map(sys::adopt).transpose().context("--hold-fd is not open")?;
     let listener = args.listen_fd.map(sys::adopt).transpose().context("--listen-fd is not open")?;
     let flags = &args.flags;
-    let code = supervise(&termination_log(flags), &|| broker(flags, listener.as_ref(), launching))?;
-    Ok(code)
+    let code = supervise(&termination_log(flags), &|| broker(flags, listener.as_ref(), launching));
+    // Without a process to be had there is no broker, but still somebody who asks why.
+    Ok(code.unwrap_or_else(|error| give_up(flags, exit::FAILED, &error.into())))
 }
 
 /// The broker process: its settings, its runtime, its life.

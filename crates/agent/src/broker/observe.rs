@@ -14,7 +14,7 @@ use super::link::chain;
 use crate::net::tls::Stream;
 use figures::Prober;
 use quorate_contract::observe::{self, Ask, LineError, Lines, MOST_ASKED, Tell};
-use quorate_contract::status::ClusterStatus;
+use quorate_contract::status::{BrokerState, ClusterStatus};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -134,7 +134,7 @@ impl Shared {
                 tokio::select! {
                     changed = async {
                         let changed = changes.changed().await;
-                        sleep_until(settled_at).await;
+                        self.settle(settled_at).await;
                         changed
                     } => {
                         changed.map_err(|_| OverlayError::Leaving)?;
@@ -146,6 +146,18 @@ impl Shared {
                         None => return Ok(()),
                     },
                 }
+            }
+        }
+    }
+
+    /// Waits for changes that come closely after one, but not for those of a broker that leaves:
+    /// it may be gone by then.
+    async fn settle(&self, until: Instant) {
+        let mut members = self.overlay.membership();
+        while members.borrow_and_update().state < BrokerState::Cleanup {
+            tokio::select! {
+                () = sleep_until(until) => return,
+                changed = members.changed() => if changed.is_err() { return },
             }
         }
     }

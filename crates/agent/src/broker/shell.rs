@@ -107,9 +107,12 @@ impl Shell {
         let (to_node, wishes) = mpsc::channel(WISHES);
         let (to_control, control) = mpsc::unbounded_channel();
         let (net, from_net) = mpsc::channel(NEWS);
-        let own = Member { inventory: inventory.clone(), torpid: false };
-        let membership =
-            Membership { state: BrokerState::Join, online: BTreeMap::from([(settings.rank, own)]) };
+        let own = Member { inventory: inventory.clone(), torpid: false, draining: false };
+        let membership = Membership {
+            state: BrokerState::Join,
+            size: settings.config.size,
+            online: BTreeMap::from([(settings.rank, own)]),
+        };
         let (membership, members) = watch::channel(Arc::new(membership));
         let (changed, changes) = watch::channel(0);
         let (offline, _) = broadcast::channel(LOSSES);
@@ -126,7 +129,6 @@ impl Shell {
         });
         let clock = Clock(Instant::now());
         let links = Links::new(Arc::new(settings.config.clone()), Arc::new(dialer), net.clone());
-        let told = Told { size: settings.config.size, ..Told::default() };
         let counters = links.counters();
         let shell = Self {
             settings,
@@ -144,7 +146,7 @@ impl Shell {
             cast_failed,
             changed,
             life,
-            told,
+            told: Told::default(),
             refused: HashMap::new(),
             done: false,
         };
@@ -288,7 +290,8 @@ impl Shell {
             ToNode::Life(command) => self.feed(Event::Local(command)),
             ToNode::Status { reply } => {
                 let now = self.clock.now();
-                let status = status::of(&self.node, &self.settings, &self.told, now);
+                let members = self.membership.borrow().clone();
+                let status = status::of(&self.node, &self.settings, &members, &self.told, now);
                 let _ = reply.send(status);
             }
             ToNode::Program { status } => {
@@ -300,13 +303,26 @@ impl Shell {
                 self.told.report = report;
                 self.bump();
             }
-            ToNode::Size { size } => self.resize(size),
+            ToNode::Size { size } => self.feed(Event::Local(Command::Resize { size })),
+            ToNode::Draining { rank } => {
+                tracing::info!(rank, "draining");
+                self.update(|membership| {
+                    if let Some(member) = membership.online.get_mut(&rank) {
+                        member.draining = true;
+                    }
+                });
+            }
         }
     }
 
     fn run_effects(&mut self) {
         while let Some(effect) = self.effects.pop_front() {
             self.effect(effect);
+        }
+        let (from, to) = (self.membership.borrow().size, self.node.size());
+        if from != to {
+            tracing::info!(from, to, "size");
+            self.update(|membership| membership.size = to);
         }
     }
 
@@ -390,13 +406,21 @@ impl Shell {
                     let _ = self.life.send(LifeEvent::FirstMember);
                 }
                 let inventory = Arc::new(Inventory::from_wire(&inventory));
-                let member = Member { inventory, torpid: false };
+                let member = Member { inventory, torpid: false, draining: false };
                 self.update(|membership| {
                     membership.online.insert(rank, member);
                 });
             }
             Delivery::Torpid { rank } => self.torpid(rank, true),
             Delivery::Lively { rank } => self.torpid(rank, false),
+            Delivery::Away { rank } => {
+                tracing::info!(rank, "away");
+                self.bump();
+            }
+            Delivery::Back { rank } => {
+                tracing::info!(rank, "back");
+                self.bump();
+            }
             Delivery::RootReplaced { .. } => {
                 tracing::warn!("rank 0 was started anew");
                 let _ = self.life.send(LifeEvent::RootReplaced);
@@ -454,14 +478,6 @@ impl Shell {
     fn update(&mut self, change: impl FnOnce(&mut Membership)) {
         self.membership.send_modify(|membership| change(Arc::make_mut(membership)));
         self.bump();
-    }
-
-    fn resize(&mut self, size: u32) {
-        if self.told.size != size {
-            tracing::info!(from = self.told.size, to = size, "size");
-            self.told.size = size;
-            self.bump();
-        }
     }
 
     fn bump(&mut self) {

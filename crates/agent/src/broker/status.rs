@@ -1,8 +1,10 @@
 //! The node's view in the words of the contract.
 
+use super::handle::Membership;
 use crate::settings::Settings;
 use quorate_contract::report::{Phases, Report};
 use quorate_contract::status::{BrokerState, ClusterStatus, Missing, ProgramStatus};
+use quorate_hostlist::IdSet;
 use quorate_overlay::{Millis, Node, State};
 
 /// The most missing ranks that a status lists.
@@ -11,26 +13,32 @@ const MISSING_LIMIT: usize = 32;
 /// What others have told the node task for the status.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Brokers that the cluster is to have.
-    pub(super) size: u32,
     pub(super) program: Option<ProgramStatus>,
     pub(super) phases: Phases,
     pub(super) report: Option<Report>,
 }
 
 /// The cluster as the node knows it.
-pub(super) fn of(node: &Node, settings: &Settings, told: &Told, now: Millis) -> ClusterStatus {
+pub(super) fn of(
+    node: &Node,
+    settings: &Settings,
+    members: &Membership,
+    told: &Told,
+    now: Millis,
+) -> ClusterStatus {
     let config = &settings.config;
-    let online = node.online();
+    let online = node.present();
+    let draining = members.online.iter().filter(|(_, member)| member.draining);
     ClusterStatus {
         cluster: config.cluster.name.clone(),
         attempt: settings.attempt,
         state: state(node.state()),
-        size: told.size,
+        size: node.size(),
         min_size: config.min_size,
         online: online.len() as u32,
         online_ranks: online.to_string(),
         torpid_ranks: node.torpid().to_string(),
+        draining_ranks: draining.map(|(&rank, _)| rank).collect::<IdSet>().to_string(),
         missing: node
             .missing(now)
             .into_iter()

@@ -1,6 +1,6 @@
 //! The broker's own verbs and services: readiness, status, look-up and trace.
 
-use super::handle::{Overlay, OverlayError};
+use super::handle::{Overlay, OverlayError, ToNode};
 use super::services::Services;
 use crate::local::{Call, LocalError};
 use crate::rsh::names::Names;
@@ -19,6 +19,8 @@ pub const STATUS: &str = "overlay.status";
 pub const LOOKUP: &str = "overlay.lookup";
 /// The verb `overlay trace`.
 pub const TRACE: &str = "overlay.trace";
+/// Rank 0's service for brokers that were told to stop.
+pub(super) const DRAIN: &str = "overlay.drain";
 /// The service that tells the next hop towards a rank.
 const HOP: &str = "overlay.hop";
 
@@ -107,6 +109,14 @@ pub(super) fn register(overlay: &Overlay, services: &mut Services) {
     services.on_request(LOOKUP, move |_, body| {
         let known = known(&own, &body);
         async move { known }
+    });
+    let own = overlay.clone();
+    services.on_request(DRAIN, move |from, _| {
+        let overlay = own.clone();
+        async move {
+            let drain = overlay.tell(ToNode::Draining { rank: from }).await;
+            drain.map(|()| Bytes::new()).map_err(|error| error.to_string())
+        }
     });
     let own = overlay.clone();
     services.on_request(HOP, move |_, body| {
@@ -230,7 +240,9 @@ fn target(overlay: &Overlay, call: &mut Call) -> Result<u32, String> {
     let args: TargetArgs = serde_json::from_value(call.hello.args.take())
         .map_err(|error| format!("an unreadable call: {error}"))?;
     let config = overlay.config();
-    let unknown = |rank| format!("rank {rank} is not in the cluster: its size is {}", config.size);
+    let unknown = |rank| {
+        format!("rank {rank} is not in the cluster: its largest size is {}", config.max_size)
+    };
     if let Ok(rank) = args.target.parse::<u32>() {
         return if config.locate(rank).is_some() { Ok(rank) } else { Err(unknown(rank)) };
     }
@@ -290,6 +302,11 @@ async fn lookup(overlay: &Overlay, mut call: Call) -> Result<(), LocalError> {
     };
     call.connection.send(VALUE, &json(&found)).await?;
     call.end(exit::OK, None).await
+}
+
+/// Tells rank 0 that this broker was told to stop, and waits until it knows.
+pub(super) async fn drain(overlay: &Overlay) -> Result<(), OverlayError> {
+    ask(overlay, 0, DRAIN, Bytes::new()).await.map(drop)
 }
 
 /// Asks a broker for its next hop towards `to`.

@@ -248,8 +248,13 @@ async fn lead(
         jobs.led(number);
         return refused(Outcome::failed(exit::BROKER_LOST, Reason::BrokerLost, why));
     }
-    let led = job.run(&mut queue, losses).await;
+    let mut led = job.run(&mut queue, losses).await;
     jobs.led(number);
+    if let Some(failure) = &mut led.finished.outcome.failure {
+        // As it was at the launch: a broker that was lost is no member any more.
+        let member = failure.broker.and_then(|broker| membership.online.get(&broker));
+        failure.node = member.and_then(|member| member.inventory.node.clone());
+    }
     if exchanges && led.finished.wire.keys().any(|wire| wire != NO_WIRE) {
         // Fails only when this broker is leaving, and its memory with it.
         let _ = overlay.end_job(number).await;

@@ -1,6 +1,7 @@
 //! How pods end, and what they leave behind.
 
 use crate::pods::{AGENT, Plan, Special, signal};
+use quorate_contract::config::{Parallel, Program, Slots};
 use quorate_contract::report::Reason;
 use std::fs;
 use std::process::Command;
@@ -15,6 +16,25 @@ fn a_worker_told_to_stop_ends_with_143_and_the_launcher_hears_of_it_at_once() {
     assert_eq!(pods.wait_exit(2), 143);
     assert_eq!(pods.report(2).reason, Reason::Terminated);
     pods.wait_status("one broker less", |status| status.online == 2);
+}
+
+#[test]
+fn the_report_names_the_node_of_the_rank_that_failed() {
+    let script = "test $QUORATE_TASK_RANK = 0 || exit 7; sleep 30";
+    let program = Program::Parallel(Parallel {
+        argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        tasks: Some(2),
+        ..Parallel::default()
+    });
+    let mut pods = Plan { program, slots: Slots::Fixed(1), ..Plan::new(2) }.prepare();
+    for rank in 0..2 {
+        let environment = vec![("QUORATE_NODE_NAME", format!("node-{rank}"))];
+        pods.start_special(rank, Special { environment, ..Special::default() });
+    }
+    assert_eq!(pods.wait_exit(0), 7);
+    let failure = pods.report(0).failure.unwrap();
+    assert_eq!((failure.rank, failure.broker), (Some(1), Some(1)));
+    assert_eq!(failure.node.as_deref(), Some("node-1"));
 }
 
 #[test]

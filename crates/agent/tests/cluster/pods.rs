@@ -217,6 +217,11 @@ impl Pods {
         self.dir.path().join("seed")
     }
 
+    /// The cluster's UID, over which its keys are derived.
+    pub(crate) fn uid(&self) -> String {
+        self.dir.path().display().to_string()
+    }
+
     fn pod(&self, rank: u32) -> &Pod {
         self.by_rank[rank as usize].as_ref().expect("the pod was started")
     }

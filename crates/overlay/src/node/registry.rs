@@ -46,12 +46,24 @@ struct Member {
     torpid: bool,
     /// No claim since; lost at this point.
     grace: Option<(Millis, String)>,
+    /// Its own link broke: it is away until it comes back or is lost.
+    away: bool,
 }
 
 impl Registry {
     /// Those that may be away for less than their grace included.
     pub(super) fn online(&self) -> IdSet {
         self.members.keys().copied().collect()
+    }
+
+    /// Those whose own link has not broken.
+    pub(super) fn present(&self) -> IdSet {
+        self.members.iter().filter(|(_, m)| !m.away).map(|(&rank, _)| rank).collect()
+    }
+
+    /// The highest rank that is online.
+    pub(super) fn highest(&self) -> Option<Rank> {
+        self.members.last_key_value().map(|(&rank, _)| rank)
     }
 
     pub(super) fn knows(&self, rank: Rank) -> bool {
@@ -72,8 +84,12 @@ impl Registry {
 
     pub(super) fn missing(&self, size: u32, now: Millis) -> Vec<Missing> {
         (0..size)
-            .filter(|rank| !self.members.contains_key(rank))
+            .filter(|rank| self.members.get(rank).is_none_or(|member| member.away))
             .map(|rank| {
+                if let Some((_, why)) = self.members.get(&rank).and_then(|m| m.grace.as_ref()) {
+                    // It was online a moment ago, and may be back in another.
+                    return Missing { rank, silent: None, why: format!("away: {why}") };
+                }
                 let past = self.past.get(&rank);
                 let why = match (self.refused.get(&rank), past) {
                     (Some(reason), _) => format!("refused: {reason}"),
@@ -95,6 +111,13 @@ impl Registry {
 }
 
 impl Node {
+    /// So many brokers are planned from now on.
+    pub(super) fn resize(&mut self, size: u32) {
+        if self.is_root() {
+            self.config.size = size.clamp(1, self.topology.size());
+        }
+    }
+
     pub(super) fn start_root(&mut self) {
         self.set_state(State::Init, "start");
         let (rank, boot) = (self.config.rank, self.config.boot);
@@ -184,10 +207,14 @@ impl Node {
         }
         let member = self.registry.as_mut()?.members.get_mut(&rank)?;
         let grace = member.grace.take();
+        let back = std::mem::take(&mut member.away);
         let turned = member.torpid != torpid;
         member.torpid = torpid;
         if let Some((until, _)) = grace {
             self.registry.as_mut()?.graces.remove(&(until, rank));
+        }
+        if back {
+            self.deliver(Delivery::Back { rank });
         }
         if turned {
             self.deliver(if torpid {
@@ -204,7 +231,13 @@ impl Node {
         registry.refused.remove(&rank);
         registry.members.insert(
             rank,
-            Member { boot, inventory: Arc::clone(&inventory), torpid: false, grace: None },
+            Member {
+                boot,
+                inventory: Arc::clone(&inventory),
+                torpid: false,
+                grace: None,
+                away: false,
+            },
         );
         self.deliver(Delivery::Online { rank, boot, inventory });
     }
@@ -223,7 +256,12 @@ impl Node {
         {
             let until = self.now + grace;
             member.grace = Some((until, reason));
+            member.away = cause == Cause::Broken;
+            let away = member.away;
             registry.graces.insert((until, rank));
+            if away {
+                self.deliver(Delivery::Away { rank });
+            }
         }
     }
 

@@ -34,7 +34,7 @@ impl Node {
         let reason = format!(
             "{} of {} brokers came, {} are needed",
             self.online().len(),
-            self.config.size,
+            self.size(),
             self.config.min_size
         );
         let outcome = Outcome { done: false, bootstrap: true, reason };
@@ -114,6 +114,10 @@ impl Node {
 
     /// This broker alone leaves.
     pub(super) fn leave(&mut self, reason: &str) {
+        if self.is_over() {
+            // Told to stop while it leaves anyway: the cluster is done, and it may say so.
+            return self.finished("told to leave");
+        }
         if let Some(parent) = self.uplink.parent {
             self.send(parent, Frame::Leave { reason: reason.to_owned() });
         }

@@ -537,3 +537,90 @@ fn a_broker_that_a_former_rank_0_gave_up_is_not_ignored_for_ever() {
     let last: Vec<_> = world.ledger.channels.values().rev().take(2).collect();
     assert!(last.iter().all(|talk| talk.answered), "{last:#?}");
 }
+
+fn missing(world: &World) -> Vec<(u32, String)> {
+    let missing = world.node(0).unwrap().missing(Millis(world.now));
+    missing.into_iter().map(|one| (one.rank, one.why)).collect()
+}
+
+fn online(world: &World) -> String {
+    world.node(0).map(|node| node.online().to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_cluster_grows_and_shrinks_and_misses_nobody_who_was_let_go() {
+    for fanout in [0, 1, 2] {
+        let mut world = World::new(Setup { min_size: 3, ..setup(6, fanout) }, 7);
+        for host in 0..3 {
+            world.start_at(host, 0);
+        }
+        wait(&mut world, 2_000, "quorate", |world| {
+            (0..3).all(|rank| state(world, rank) == Some(State::Run))
+        });
+        world.command(0, Command::Resize { size: 3 });
+        assert_eq!((missing(&world), world.node(0).unwrap().size()), (vec![], 3));
+
+        world.command(0, Command::Resize { size: 5 });
+        let expected = [3, 4].map(|rank| (rank, "no contact".to_owned()));
+        assert_eq!(missing(&world), expected);
+        let now = world.now;
+        world.start_at(3, now);
+        world.start_at(4, now);
+        wait(&mut world, 12_000, "grown", |world| {
+            online(world) == "0-4" && (3..5).all(|rank| state(world, rank) == Some(State::Run))
+        });
+        assert_eq!((missing(&world), world.node(0).unwrap().size()), (vec![], 5));
+
+        // Told before the pod is: what is still there counts.
+        world.command(0, Command::Resize { size: 4 });
+        assert_eq!(world.node(0).unwrap().size(), 5);
+        world.command(4, Command::Leave { reason: "told to stop".into() });
+        wait(&mut world, 100, "shrunk", |world| online(world) == "0-3");
+        assert!(matches!(world.hosts[4].exit, Some(ExitReason::Left)));
+        assert_eq!((missing(&world), world.node(0).unwrap().size()), (vec![], 4));
+        unbroken(&world);
+    }
+}
+
+#[test]
+fn a_broker_told_to_leave_when_the_cluster_is_done_calls_it_done() {
+    let mut world = running(3, 0);
+    world.command(0, Command::Finish { done: true, reason: "done".into() });
+    wait(&mut world, 1_000, "in cleanup", |world| {
+        state(world, 2).is_none_or(|state| state >= State::Cleanup)
+    });
+    world.command(2, Command::Leave { reason: "told to stop".into() });
+    wait(&mut world, 1_000, "gone", |world| world.node(2).is_none());
+    assert!(
+        matches!(world.hosts[2].exit, Some(ExitReason::Finished { done: true, .. })),
+        "{:?}",
+        world.hosts[2].exit
+    );
+}
+
+#[test]
+fn a_rank_beyond_the_size_that_rank_0_was_told_is_welcome() {
+    let mut world = World::new(Setup { min_size: 2, ..setup(4, 2) }, 7);
+    world.start_at(0, 0);
+    pass(&mut world, 1);
+    world.command(0, Command::Resize { size: 2 });
+    assert_eq!(world.node(0).unwrap().size(), 2);
+    world.start_at(1, 1);
+    world.start_at(3, 1);
+    wait(&mut world, 12_000, "joined", |world| online(world) == "0-1,3");
+    assert_eq!(world.node(0).unwrap().size(), 4);
+    assert_eq!(missing(&world), [(2, "no contact".to_owned())]);
+    unbroken(&world);
+}
+
+#[test]
+fn a_broker_that_was_killed_is_not_shown_as_present_until_it_is_given_up() {
+    let mut world = running(4, 2);
+    world.kill(3);
+    let gone = |world: &World| world.node(0).unwrap().present().to_string() == "0-2";
+    wait(&mut world, 100, "away", gone);
+    assert_eq!(online(&world), "0-3", "it may be back in a moment");
+    assert!(missing(&world)[0].1.starts_with("away: "), "{:?}", missing(&world));
+    wait(&mut world, 4_000, "lost", |world| online(world) == "0-2");
+    assert!(missing(&world)[0].1.starts_with("lost: "), "{:?}", missing(&world));
+}

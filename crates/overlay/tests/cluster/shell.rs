@@ -301,6 +301,8 @@ impl Shell {
             | Delivery::Online { .. }
             | Delivery::Torpid { .. }
             | Delivery::Lively { .. }
+            | Delivery::Away { .. }
+            | Delivery::Back { .. }
             | Delivery::ShutdownSlow { .. } => Vec::new(),
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn choose(
             let offers: Vec<Offer> = membership
                 .online
                 .iter()
-                .filter(|(_, member)| !member.torpid)
+                .filter(|(_, member)| !member.torpid && !member.draining)
                 .map(|(broker, member)| Offer { broker: *broker, slots: member.inventory.slots })
                 .collect();
             place(&offers, ask).map_err(|error| error.to_string())
@@ -130,9 +130,9 @@ mod tests {
                 node: node.map(str::to_owned),
                 ..Inventory::default()
             };
-            (rank, Member { inventory: Arc::new(inventory), torpid: false })
+            (rank, Member { inventory: Arc::new(inventory), torpid: false, draining: false })
         });
-        Membership { state: BrokerState::Run, online: online.collect() }
+        Membership { state: BrokerState::Run, size: pods.len() as u32, online: online.collect() }
     }
 
     fn each(tasks: u32, brokers: u32) -> Placement {
