@@ -19,7 +19,7 @@ use quorate_api::names::LAUNCHER;
 use quorate_api::status::State;
 use quorate_contract::report::{Failure, Reason, Report};
 use quorate_contract::{Report as AgentReport, exit};
-use quorate_observe::PodFacts;
+use quorate_observe::{Cause, PodFacts};
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -307,16 +307,23 @@ async fn look(
     for round in 0_u32.. {
         let now = session.clusters().get_opt(&name).await.ok().flatten();
         if let Some(now) = now.filter(|now| now.metadata.uid == cluster.metadata.uid) {
-            quorate = is_quorate(&now);
+            let said = is_quorate(&now);
             let unseen_by_controller = now.status.is_none();
             let observed = Box::pin(gather::around(&session, now)).await.observed;
             let why = quorate_observe::why(&observed, Timestamp::now());
+            // The owner writes it a moment later than the launcher knows it.
+            quorate = said || matches!(why.cause, Cause::ProgramRuns | Cause::Ready);
             let started = observed.own_pods().filter(|pod| has_started(pod)).count() as u32;
             let waits = if unseen_by_controller {
                 Some("the controller has not looked at it yet".to_owned())
             } else {
                 Some(why.message)
             };
+            // What has ended waits for nothing: its last words come from its owner.
+            if is_over(why.cause) {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
             let scene = Scene { started, online: why.brokers.online, quorate, waits };
             let launcher = observed.launcher().filter(|pod| has_started(pod)).cloned();
             if scenes.send((scene, launcher.map(Box::new))).await.is_err() {
@@ -326,6 +333,19 @@ async fn look(
         // Once it runs, only a restart brings new pods; what takes long does not end soon.
         tokio::time::sleep(if quorate || round > EAGER { LOOK * 4 } else { LOOK }).await;
     }
+}
+
+/// Whether a program has ended, though its owner may not have said so yet.
+fn is_over(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Succeeded
+            | Cause::ProgramEnded
+            | Cause::Reported(_)
+            | Cause::RestartsExhausted
+            | Cause::DeadlineExceeded
+            | Cause::JobSetFailed
+    )
 }
 
 /// Streams the output of one launcher after the other.
