@@ -117,7 +117,10 @@ impl Following<'_> {
                     }
                 }
                 Some((scene, launcher)) = looked.recv() => {
-                    let lines = self.progress.scene(scene, self.started.elapsed());
+                    let mut lines = self.progress.scene(scene, self.started.elapsed());
+                    if answers.is_some() {
+                        lines.retain(|line| matches!(line, Line::Keep(_)));
+                    }
                     show(&terminal, lines);
                     if let Some(pod) = launcher
                         && !self.leave
