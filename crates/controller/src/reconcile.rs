@@ -95,6 +95,7 @@ pub async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Result<Ne
 }
 
 /// How long to wait after an error.
+#[expect(clippy::needless_pass_by_value, reason = "the queue calls it so")]
 pub fn retry(object: Arc<Guarded>, error: &Error, context: Arc<Context>) -> Next {
     use kube::Resource;
     let meta = object.meta();

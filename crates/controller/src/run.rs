@@ -114,7 +114,7 @@ async fn look_at(
                 Ok(_) | Err(QueueError::ReconcilerFailed(..)) => {}
                 // An object that is gone before its turn has nobody to tell.
                 Err(QueueError::ObjectNotFound(gone)) => {
-                    context.begun(&Key::new(gone.namespace.unwrap_or_default(), gone.name))
+                    context.begun(&Key::new(gone.namespace.unwrap_or_default(), gone.name));
                 }
                 Err(error) => tracing::warn!(%error, "the queue stumbled"),
             }

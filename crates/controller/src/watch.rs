@@ -325,8 +325,8 @@ fn interrupted(kind: &'static str, error: &watcher::Error) {
 }
 
 fn owned<K>(_: &Caches, object: &PartialObjectMeta<K>) -> Read<Owner> {
-    let owners = object.metadata.owner_references.iter().flatten();
-    let controller = owners.filter(|owner| owner.controller == Some(true)).next_back();
+    let mut owners = object.metadata.owner_references.iter().flatten();
+    let controller = owners.find(|owner| owner.controller == Some(true));
     let owner = Owner(controller.map(|owner| owner.uid.clone()).unwrap_or_default());
     one(place(&object.metadata), owner)
 }
@@ -348,6 +348,7 @@ pub fn place(metadata: &ObjectMeta) -> Option<Place> {
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the queue takes results")]
 fn request(key: &Key) -> Request {
     Ok(ReconcileRequest::from(ObjectRef::new(&key.name).within(&key.namespace)))
 }

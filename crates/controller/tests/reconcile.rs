@@ -1,6 +1,13 @@
 //! Whole looks against an API server in memory: what is requested, how often, and what is left when
 //! something goes wrong on the way.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test says by a panic what is wrong, and its makers take what they are given"
+)]
+
 #[path = "reconcile/fake.rs"]
 mod fake;
 
@@ -67,18 +74,6 @@ impl World {
                 .map(|(_, object)| object.clone())
                 .collect()
         };
-        fn facts<K: DeserializeOwned + kube::Resource, F>(
-            list: Vec<Value>,
-            read: fn(&K) -> F,
-        ) -> Vec<(Place, F)> {
-            list.into_iter()
-                .map(|object| serde_json::from_value::<K>(object).unwrap())
-                .filter_map(|object| Some((place(object.meta())?, read(&object))))
-                .collect()
-        }
-        fn owner<K: kube::Resource>(object: &K) -> Owner {
-            Owner(object.meta().owner_references.as_ref().unwrap()[0].uid.clone())
-        }
         caches
             .jobsets
             .replace(None, facts(list(JOBSETS), JobSetFacts::from_jobset as fn(&JobSet) -> _));
@@ -145,6 +140,21 @@ impl World {
             .filter(|(path, _)| !path.starts_with(CLUSTERS) && !path.contains("/events/"));
         objects.map(|(path, _)| path.rsplit('/').take(2).collect::<Vec<_>>().join(" ")).collect()
     }
+}
+
+/// A list as a watch brings it.
+fn facts<K: DeserializeOwned + kube::Resource, F>(
+    list: Vec<Value>,
+    read: fn(&K) -> F,
+) -> Vec<(Place, F)> {
+    list.into_iter()
+        .map(|object| serde_json::from_value::<K>(object).unwrap())
+        .filter_map(|object| Some((place(object.meta())?, read(&object))))
+        .collect()
+}
+
+fn owner<K: kube::Resource>(object: &K) -> Owner {
+    Owner(object.meta().owner_references.as_ref().unwrap()[0].uid.clone())
 }
 
 fn context(server: &Server) -> Arc<Context> {

@@ -6,6 +6,8 @@
 //! that people can be told which one they changed. The agent's image and what this crate adds to a
 //! pod are no part of it, so that a newer release does not find every cluster changed.
 
+use std::fmt::Write as _;
+
 use quorate_api::ValidatedMiniCluster;
 use quorate_api::validate::hash::fnv1a;
 
@@ -37,7 +39,7 @@ pub fn identity(cluster: &ValidatedMiniCluster) -> String {
         let sizes = bounded && SIZES.contains(&field.as_str());
         if !LIVE.contains(&field.as_str()) && !sizes {
             // Eight digits tell two versions apart well enough, and the annotation stays short.
-            text.push_str(&format!(" {field}={:08x}", hash & 0xffff_ffff));
+            let _ = write!(text, " {field}={:08x}", hash & 0xffff_ffff);
         }
     }
     text

@@ -15,7 +15,10 @@ use crate::metrics::Milestones;
 /// Between two tries after the first error; doubled with each one.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest wait after an error.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// What validation made of an object, shared with whoever looks at it.
+pub(super) type Validated = Result<Arc<Wanted>, Arc<Vec<Finding>>>;
 
 /// What is remembered of one cluster.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +26,7 @@ pub struct Memory {
     /// The UID of the object that all of this is about.
     pub uid: String,
     /// What validation made of the object, by the generation that it read.
-    pub validated: Option<(i64, Result<Arc<Wanted>, Arc<Vec<Finding>>>)>,
+    pub validated: Option<(i64, Validated)>,
     /// What was refused, and when it is worth another try.
     pub refused: Option<Refused>,
     /// The status that was written last, until the watch has caught up with it.
@@ -101,7 +104,7 @@ mod tests {
     #[test]
     fn what_was_refused_is_tried_again_when_the_object_changes() {
         let now = Timestamp::UNIX_EPOCH;
-        let until = now + SignedDuration::from_secs(60);
+        let until = now + SignedDuration::from_mins(1);
         let refused = Refused { generation: Some(1), obstacles: Vec::new(), until };
         let memory = Memory { refused: Some(refused), ..Memory::default() };
         assert!(memory.still_refused(Some(1), now).is_some());

@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use quorate_api::{Finding, MiniCluster, Target, ValidatedMiniCluster};
 
-use super::memory::Memory;
+use super::memory::{Memory, Validated};
 use super::plan::Wanted;
 
 /// What an object asks for, from memory where that has it.
-pub fn wanted(
-    cluster: &MiniCluster,
-    memory: &mut Memory,
-) -> Result<Arc<Wanted>, Arc<Vec<Finding>>> {
+pub fn wanted(cluster: &MiniCluster, memory: &mut Memory) -> Validated {
     let generation = cluster.metadata.generation.unwrap_or_default();
     match &memory.validated {
         Some((read, result)) if *read == generation => result.clone(),

@@ -299,7 +299,7 @@ fn a_pod_that_a_kubelet_does_not_let_go_is_removed_after_its_grace() {
     assert_eq!((early.actions, early.again), (vec![], Some(Duration::from_secs(6))));
     let remove =
         Action::ForceDelete { pod: "hello-worker-0-1-abcde".into(), uid: "pod-worker-1".into() };
-    assert_eq!(actions(&wanted(3), &stuck(at(-10))), [remove.clone()]);
+    assert_eq!(actions(&wanted(3), &stuck(at(-10))), std::slice::from_ref(&remove));
     let former = with(|seen| {
         let pod =
             PodFacts { jobset: "former".into(), deleting: Some(at(-10)), ..pod("worker", 1, "n2") };
