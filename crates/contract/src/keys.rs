@@ -192,9 +192,9 @@ mod tests {
     /// one cluster may run different builds of the agent, and the controller is another one yet.
     fn assert_golden(holder: Holder, golden: &str) {
         let spki = keyring(7, "6f9619ff-8b86-d011-b42d-00c04fc964ff").public(holder);
-        let hex: String =
-            spki[SPKI_HEAD.len()..].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, golden, "{holder:?}");
+        let number = |text: &str| u128::from_str_radix(text, 16).unwrap().to_be_bytes();
+        let expected = [number(&golden[..32]), number(&golden[32..])].concat();
+        assert_eq!(&spki[SPKI_HEAD.len()..], expected, "{holder:?}");
     }
 
     #[test]

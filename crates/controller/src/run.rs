@@ -12,6 +12,7 @@ use quorate_api::MiniCluster;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, Options};
+use crate::launcher::{Launchers, Stored};
 use crate::metrics::{Census, Metrics};
 use crate::reconcile::{reconcile, retry};
 use crate::watch::{self, Caches, Guarded, Key, Scope};
@@ -46,9 +47,13 @@ pub async fn run(
             .map_err(|error| RunError::List(Box::new(error)))?;
     }
     let caches = Arc::new(Caches::new(scopes.len()));
-    let context = Arc::new(Context::new(client, options, Arc::clone(&caches), metrics));
+    let seeds = Arc::new(Stored(client.clone()));
+    let launchers = Arc::new(Launchers::new(seeds, Arc::clone(&metrics)));
+    let context = Context::new(client, options, Arc::clone(&caches), metrics)
+        .with_launchers(launchers.clone());
+    let context = Arc::new(context);
     let kueue = watch::kueue(&context.client).await;
-    let looks = look_at(&context, &scopes, kueue, &stop);
+    let looks = look_at(&context, &launchers, &scopes, kueue, &stop);
     tokio::pin!(looks);
     tokio::select! {
         () = &mut looks => return Ok(()),
@@ -69,6 +74,7 @@ pub async fn run(
 /// Looks at every MiniCluster of which something new is known, until it is told to stop.
 async fn look_at(
     context: &Arc<Context>,
+    launchers: &Launchers,
     scopes: &[Scope],
     kueue: Option<&'static str>,
     stop: &CancellationToken,
@@ -91,13 +97,15 @@ async fn look_at(
                     asking.asked(key(&request.obj_ref));
                 }
             };
+            let told = launchers.changes(scope).map(|key| watch::request(&key));
+            let news = stream::select(stream::select(clusters, children), told);
             let stopped = Box::pin(stop.clone().cancelled_owned());
             applier(
                 |object, context| Box::pin(reconcile(object, context)),
                 retry,
                 Arc::clone(context),
                 store,
-                stream::select(clusters, children).inspect(asked).take_until(stopped),
+                news.inspect(asked).take_until(stopped),
                 config.clone(),
             )
             .boxed()

@@ -349,6 +349,6 @@ pub fn place(metadata: &ObjectMeta) -> Option<Place> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the queue takes results")]
-fn request(key: &Key) -> Request {
+pub(crate) fn request(key: &Key) -> Request {
     Ok(ReconcileRequest::from(ObjectRef::new(&key.name).within(&key.namespace)))
 }

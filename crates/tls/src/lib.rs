@@ -43,6 +43,7 @@ impl Identity {
     }
 
     /// The same suites with the key of another holder.
+    #[must_use]
     pub fn other(&self, keyring: &Keyring, holder: Holder) -> Self {
         Self { provider: self.provider.clone(), key: certified(keyring, holder) }
     }

@@ -243,7 +243,7 @@ impl Course {
     async fn show(&mut self) {
         if self.shown != self.phases || self.outcome.is_some() {
             self.shown = self.phases.clone();
-            let report = self.outcome.clone().map(|report| self.with_phases(report));
+            let report = self.outcome.clone().map(|report| Box::new(self.with_phases(report)));
             let progress = ToNode::Progress { phases: self.phases.clone(), report };
             let _ = self.overlay.tell(progress).await;
         }

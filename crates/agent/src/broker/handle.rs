@@ -172,7 +172,7 @@ pub(crate) enum ToNode {
     /// The program's shape, for the status.
     Program { status: ProgramStatus },
     /// How far this broker has come, and how the program ended, for the status.
-    Progress { phases: Phases, report: Option<Report> },
+    Progress { phases: Phases, report: Option<Box<Report>> },
     /// The cluster is to have so many brokers (rank 0).
     Size { size: u32 },
     /// A broker was told to stop (rank 0).

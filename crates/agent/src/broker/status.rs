@@ -15,7 +15,7 @@ const MISSING_LIMIT: usize = 32;
 pub(super) struct Told {
     pub(super) program: Option<ProgramStatus>,
     pub(super) phases: Phases,
-    pub(super) report: Option<Report>,
+    pub(super) report: Option<Box<Report>>,
 }
 
 /// The cluster as the node knows it.
@@ -50,7 +50,7 @@ pub(super) fn of(
         program: told.program.clone(),
         boot: node.config().boot.to_string(),
         phases: told.phases.clone(),
-        report: told.report.clone(),
+        report: told.report.as_deref().cloned(),
         figures: None,
     }
 }

@@ -78,7 +78,9 @@ impl Prober {
         let Some(turn) = due else { return };
         let ranks = {
             let members = self.overlay.membership().borrow().clone();
-            sample(members.online.keys().copied().filter(|&rank| rank != 0).collect(), turn)
+            let others: Vec<u32> =
+                members.online.keys().copied().filter(|&rank| rank != 0).collect();
+            sample(&others, turn)
         };
         let mut answers = JoinSet::new();
         for &rank in &ranks {
@@ -105,7 +107,7 @@ impl Prober {
 }
 
 /// The ranks to ask after `turn`, round and round.
-fn sample(ranks: Vec<u32>, turn: u32) -> Vec<u32> {
+fn sample(ranks: &[u32], turn: u32) -> Vec<u32> {
     let start = ranks.partition_point(|&rank| rank <= turn);
     let count = ranks.len().min(SAMPLE);
     ranks.iter().cycle().skip(start).take(count).copied().collect()
@@ -127,13 +129,13 @@ mod tests {
 
     #[test]
     fn everybody_has_a_turn() {
-        assert!(sample(vec![], 0).is_empty());
-        assert_eq!(sample(vec![1, 2, 5], 0), [1, 2, 5]);
-        assert_eq!(sample(vec![1, 2, 5], 2), [5, 1, 2]);
+        assert!(sample(&[], 0).is_empty());
+        assert_eq!(sample(&[1, 2, 5], 0), [1, 2, 5]);
+        assert_eq!(sample(&[1, 2, 5], 2), [5, 1, 2]);
         let all: Vec<u32> = (1..=20).collect();
-        let first = sample(all.clone(), 0);
+        let first = sample(&all, 0);
         assert_eq!(first, (1..=16).collect::<Vec<_>>());
-        let second = sample(all, *first.last().unwrap());
+        let second = sample(&all, *first.last().unwrap());
         assert_eq!(second[..4], [17, 18, 19, 20]);
         assert_eq!(second.len(), 16);
     }
