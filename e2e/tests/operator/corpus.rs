@@ -1,0 +1,146 @@
+//! The API server is held to the same corpus as `quorate validate`, and to the plan's golden objects.
+
+use crate::LAB;
+use quorate_api::Target;
+use quorate_plan::{Context, Seed, plan};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+fn files(folder: &str) -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "yaml"))
+        .map(|path| {
+            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+/// The text behind `# key: ` in a file's head.
+fn head<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    let prefix = format!("# {key}: ");
+    text.lines().filter_map(|line| line.strip_prefix(prefix.as_str())).collect()
+}
+
+fn dry_run(text: &str) -> Result<String, String> {
+    LAB.kubectl_with(&["create", "--dry-run=server", "-f", "-"], text)
+}
+
+#[test]
+fn the_server_takes_every_good_file() {
+    let refused: Vec<String> = files("crates/api/corpus/good")
+        .iter()
+        .filter_map(|(name, text)| dry_run(text).err().map(|error| format!("{name}: {error}")))
+        .collect();
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// Rules of the definition have the words of `quorate validate`; what the schema itself refuses has
+/// the server's words and the same path.
+#[test]
+fn the_server_refuses_every_bad_file_for_the_reason_that_validate_gives() {
+    let mut wrong = Vec::new();
+    for (name, text) in files("crates/api/corpus/bad") {
+        if text.lines().any(|line| line.starts_with("# server: ")) {
+            continue;
+        }
+        match dry_run(&text) {
+            Ok(_) => wrong.push(format!("{name}: accepted")),
+            Err(error) => {
+                let messages = head(&text, "message");
+                let paths = head(&text, "path");
+                let said = messages.iter().any(|message| error.contains(message))
+                    || paths.iter().any(|path| error.contains(path.trim()));
+                if !said {
+                    wrong.push(format!("{name}: wanted {messages:?} at {paths:?}, got {error}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What the server cannot know, the controller answers by a condition with the same words.
+#[test]
+fn the_controller_refuses_what_the_server_takes_with_the_words_of_validate() {
+    const SPACE: &str = "corpus";
+    LAB.kubectl(&["create", "namespace", SPACE]).unwrap();
+    let mut asked = 0;
+    for (name, text) in files("crates/api/corpus/bad") {
+        if head(&text, "server") != ["accepts it; refused as Accepted=False"] {
+            continue;
+        }
+        asked += 1;
+        let message = head(&text, "message")[0];
+        let arguments = ["-n", SPACE, "create", "-o", "name", "-f", "-"];
+        let object = LAB
+            .kubectl_with(&arguments, &text)
+            .unwrap_or_else(|error| panic!("{name}: the server refuses it: {error}"));
+        let template = "jsonpath={.status.conditions[?(@.type=='Accepted')]}";
+        let ask = || LAB.kubectl(&["-n", SPACE, "get", &object, "-o", template]).unwrap();
+        LAB.eventually(&name, ask, |condition| {
+            condition.contains("\"False\"") && {
+                let value: Value = serde_json::from_str(condition).unwrap();
+                value["message"].as_str().unwrap().contains(message)
+            }
+        });
+        LAB.kubectl(&["-n", SPACE, "delete", &object]).unwrap();
+    }
+    assert!(asked > 10, "{asked} files");
+}
+
+/// The definition in the cluster and our types of JobSet drop nothing that the plan asks for.
+#[test]
+fn every_planned_jobset_is_taken_whole_by_the_real_webhook() {
+    let context = Context {
+        agent_image: "localhost/quorate-agent:v1".into(),
+        cluster_domain: Some("cluster.local".into()),
+    };
+    let mut wrong = Vec::new();
+    for (name, text) in files("crates/plan/tests/golden") {
+        let Ok(document) = quorate_api::load(&text, Target::Kubernetes) else {
+            panic!("{name} is no MiniCluster");
+        };
+        let planned = plan(&document.validated, &context, &Seed::new([7; 32]));
+        let mut jobset = serde_json::to_value(&planned.jobset).unwrap();
+        jobset["metadata"]["namespace"] = "default".into();
+        let arguments = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
+        match LAB.kubectl_with(&arguments, &jobset.to_string()) {
+            Err(error) => wrong.push(format!("{name}: {error}")),
+            Ok(answer) => {
+                let answer: Value = serde_json::from_str(&answer).unwrap();
+                lost(&jobset["spec"], &answer["spec"], &format!("{name}: spec"), &mut wrong);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What was asked for and is not in the answer.
+fn lost(asked: &Value, answer: &Value, path: &str, wrong: &mut Vec<String>) {
+    match (asked, answer) {
+        (Value::Object(asked), Value::Object(answer)) => {
+            for (key, value) in asked {
+                let empty = value.is_null() || value == &Value::Array(Vec::new());
+                match answer.get(key) {
+                    Some(other) => lost(value, other, &format!("{path}.{key}"), wrong),
+                    None if empty => {}
+                    None => wrong.push(format!("{path}.{key} is gone")),
+                }
+            }
+        }
+        (Value::Array(asked), Value::Array(answer)) if asked.len() <= answer.len() => {
+            for (index, (value, other)) in asked.iter().zip(answer).enumerate() {
+                lost(value, other, &format!("{path}[{index}]"), wrong);
+            }
+        }
+        (asked, answer) if asked == answer => {}
+        (asked, answer) => wrong.push(format!("{path}: {asked} became {answer}")),
+    }
+}
