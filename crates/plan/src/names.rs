@@ -1,5 +1,5 @@
-//! Names of objects: functions of the MiniCluster's name, so that whoever looks for them needs no
-//! search.
+//! Names of objects: functions of the MiniCluster's name and UID, so that whoever looks for them
+//! needs no search.
 
 use quorate_api::ValidatedMiniCluster;
 
@@ -10,17 +10,26 @@ pub fn jobset(cluster: &ValidatedMiniCluster) -> String {
 
 /// The Secret with the seed.
 pub fn secret(cluster: &ValidatedMiniCluster) -> String {
-    secret_of(cluster.name.as_str())
+    secret_of(cluster.name.as_str(), cluster.uid.as_deref())
 }
 
-/// The same for a cluster's name.
-pub fn secret_of(cluster: &str) -> String {
-    format!("{cluster}-seed")
+/// The same for a cluster's name and UID.
+pub fn secret_of(cluster: &str, uid: Option<&str>) -> String {
+    mounted(cluster, "seed", uid)
 }
 
 /// The ConfigMap with the agent's configuration.
 pub fn config_map(cluster: &ValidatedMiniCluster) -> String {
-    format!("{}-agent", cluster.name)
+    mounted(cluster.name.as_str(), "agent", cluster.uid.as_deref())
+}
+
+/// What pods mount has a part of the MiniCluster's UID in its name. A kubelet keeps immutable objects
+/// by name while any pod on its node refers to them, so the pods of a cluster made again under the
+/// same name would get the keys of the one before.
+fn mounted(cluster: &str, what: &str, uid: Option<&str>) -> String {
+    let Some(uid) = uid else { return format!("{cluster}-{what}") };
+    let part: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    format!("{cluster}-{what}-{}", part.to_ascii_lowercase())
 }
 
 /// The NetworkPolicy.

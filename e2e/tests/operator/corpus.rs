@@ -6,6 +6,7 @@ use quorate_plan::{Context, Seed, plan};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 fn files(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
@@ -28,7 +29,13 @@ fn head<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.strip_prefix(prefix.as_str())).collect()
 }
 
+/// The namespace that some files name is made first.
+static SPACES: LazyLock<()> = LazyLock::new(|| {
+    LAB.kubectl(&["create", "namespace", "hpc"]).unwrap();
+});
+
 fn dry_run(text: &str) -> Result<String, String> {
+    LazyLock::force(&SPACES);
     LAB.kubectl_with(&["create", "--dry-run=server", "-f", "-"], text)
 }
 
@@ -36,13 +43,15 @@ fn dry_run(text: &str) -> Result<String, String> {
 fn the_server_takes_every_good_file() {
     let refused: Vec<String> = files("crates/api/corpus/good")
         .iter()
+        .filter(|(_, text)| head(text, "target") != ["local"])
         .filter_map(|(name, text)| dry_run(text).err().map(|error| format!("{name}: {error}")))
         .collect();
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Rules of the definition have the words of `quorate validate`; what the schema itself refuses has
-/// the server's words and the same path.
+/// Most rules of the definition have the words of `quorate validate`. What the schema itself refuses
+/// has the server's words, and what a rule says of a whole template stands at the template: then it
+/// is at least the same path or one above it.
 #[test]
 fn the_server_refuses_every_bad_file_for_the_reason_that_validate_gives() {
     let mut wrong = Vec::new();
@@ -56,7 +65,7 @@ fn the_server_refuses_every_bad_file_for_the_reason_that_validate_gives() {
                 let messages = head(&text, "message");
                 let paths = head(&text, "path");
                 let said = messages.iter().any(|message| error.contains(message))
-                    || paths.iter().any(|path| error.contains(path.trim()));
+                    || paths.iter().any(|path| above(path.trim()).any(|path| error.contains(path)));
                 if !said {
                     wrong.push(format!("{name}: wanted {messages:?} at {paths:?}, got {error}"));
                 }
@@ -64,6 +73,12 @@ fn the_server_refuses_every_bad_file_for_the_reason_that_validate_gives() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A path and those above it, down to a field of `spec`, as the server writes them before a colon.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices(['.', '[']).map(|(at, _)| at).skip(1);
+    ends.chain([path.len()]).map(|at| &path[..at])
 }
 
 /// What the server cannot know, the controller answers by a condition with the same words.

@@ -68,7 +68,7 @@ fn pods_of_one_cluster_are_on_all_three_nodes() {
 #[test]
 fn an_image_without_shell_or_library_runs() {
     let name = "static";
-    let program = "program: {parallel: {command: [/static-program, '3'], tasks: 3}}";
+    let program = "program: {parallel: {command: [/program, '3'], tasks: 3}}";
     LAB.minicluster(name, &format!("size: 3\nslots: 1\nimage: localhost/static-program:v1\n{program}"));
     LAB.state(name, "Succeeded");
     let output = LAB.output(name);

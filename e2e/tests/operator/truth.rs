@@ -38,7 +38,7 @@ fn message(name: &str, spec: &str, words: &[&str]) {
 #[test]
 fn pods_that_fit_nowhere_are_explained_by_what_is_short() {
     let spec = format!("size: 2\n{IMAGE}\nresources: {{requests: {{cpu: '1000'}}}}");
-    message("huge", &spec, &["2 of 2 pods", "cpu"]);
+    message("huge", &spec, &["2 pods cannot be scheduled", "CPUs"]);
 }
 
 #[test]
@@ -66,12 +66,11 @@ fn a_command_that_does_not_exist_is_named_with_code_127() {
 #[test]
 fn an_object_of_the_same_name_that_is_not_ours_is_left_alone_and_named() {
     let name = "taken";
-    let secret = format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {}}}\ndata: {{mine: 'yes'}}",
-        format_args!("{name}-agent")
-    );
-    LAB.create(&secret).unwrap();
-    let existing = LAB.get("configmap", &format!("{name}-agent")).unwrap();
+    LAB.create(&format!(
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}}}\nspec: {{podSelector: {{matchLabels: {{mine: 'yes'}}}}}}"
+    ))
+    .unwrap();
+    let existing = LAB.get("networkpolicy", name).unwrap();
     LAB.minicluster(name, &format!("{IMAGE}\nprogram: {{command: ['true']}}"));
     LAB.until(name, "not accepted", |object| {
         let conditions = object["status"]["conditions"].as_array();
@@ -81,7 +80,7 @@ fn an_object_of_the_same_name_that_is_not_ours_is_left_alone_and_named() {
                 && condition["reason"] == "NameTaken"
         })
     });
-    let after = LAB.get("configmap", &format!("{name}-agent")).unwrap();
+    let after = LAB.get("networkpolicy", name).unwrap();
     assert_eq!(existing["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
 }
 

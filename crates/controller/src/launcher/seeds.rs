@@ -36,7 +36,7 @@ impl Seeds for Stored {
     fn seed<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<Seed, SeedError>> {
         Box::pin(async move {
             let api: Api<Secret> = Api::namespaced(self.0.clone(), &key.namespace);
-            let name = quorate_plan::names::secret_of(&key.name);
+            let name = quorate_plan::names::secret_of(&key.name, Some(uid));
             let mut secret =
                 api.get(&name).await.map_err(|error| SeedError::Read(Box::new(error)))?;
             let owners = secret.metadata.owner_references.as_deref().unwrap_or_default();
