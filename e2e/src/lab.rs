@@ -32,15 +32,8 @@ impl Lab {
         let cluster = Cluster::up(Shape { images: archives, ..shape }).unwrap();
         let lab = Self { cluster };
         lab.helm(&["install", "quorate", &chart(), "--create-namespace"]).unwrap();
-        lab.kubectl(&[
-            "-n",
-            SYSTEM,
-            "rollout",
-            "status",
-            "deployment/quorate",
-            "--timeout=120s",
-        ])
-        .unwrap_or_else(|error| panic!("{error}\n{}", lab.system()));
+        lab.kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/quorate", "--timeout=120s"])
+            .unwrap_or_else(|error| panic!("{error}\n{}", lab.system()));
         lab
     }
 
@@ -141,11 +134,7 @@ impl Lab {
             if wanted(&answer) {
                 return answer;
             }
-            assert!(
-                Instant::now() < deadline,
-                "{what}: never, last {answer:?}\n{}",
-                self.scene()
-            );
+            assert!(Instant::now() < deadline, "{what}: never, last {answer:?}\n{}", self.scene());
             std::thread::sleep(Duration::from_millis(100));
         }
     }

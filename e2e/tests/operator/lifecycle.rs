@@ -14,7 +14,10 @@ fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
 #[test]
 fn a_suspended_cluster_has_no_pods_until_it_is_resumed() {
     let name = "suspended";
-    LAB.minicluster(name, &format!("size: 2\nsuspend: true\n{IMAGE}\nprogram: {{command: ['true']}}"));
+    LAB.minicluster(
+        name,
+        &format!("size: 2\nsuspend: true\n{IMAGE}\nprogram: {{command: ['true']}}"),
+    );
     let object = LAB.state(name, "Suspended");
     assert_eq!(condition(&object, "Suspended"), "True");
     assert!(LAB.of("pods", name).is_empty());
@@ -76,7 +79,10 @@ fn a_worker_that_is_deleted_in_queue_mode_is_replaced_and_never_taken_for_finish
 fn a_program_that_loses_a_ranks_pod_starts_again() {
     let name = "restarted";
     let program = "program: {parallel: {command: [sh, -c, 'echo up; sleep 3600'], tasks: 3}}";
-    LAB.minicluster(name, &format!("size: 3\nslots: 1\n{IMAGE}\nfailurePolicy: {{maxRestarts: 2}}\n{program}"));
+    LAB.minicluster(
+        name,
+        &format!("size: 3\nslots: 1\n{IMAGE}\nfailurePolicy: {{maxRestarts: 2}}\n{program}"),
+    );
     LAB.state(name, "Running");
     let pods = LAB.of("pods", name);
     let worker = pods

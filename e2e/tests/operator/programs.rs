@@ -13,9 +13,7 @@ fn hello(name: &str, program: &str) {
     LAB.minicluster(name, &format!("size: 4\nslots: 2\n{}{program}", spread(name)));
     // What people type: it has to end by itself.
     let object = format!("mc/{name}");
-    let running = LAB.until(name, "quorate", |object| {
-        object["status"]["quorateTime"].is_string()
-    });
+    let running = LAB.until(name, "quorate", |object| object["status"]["quorateTime"].is_string());
     assert_eq!(running["status"]["size"], 4);
     LAB.kubectl(&["wait", "--for=condition=Succeeded", &object, "--timeout=120s"]).unwrap();
     let output = LAB.output(name);
@@ -69,7 +67,10 @@ fn pods_of_one_cluster_are_on_all_three_nodes() {
 fn an_image_without_shell_or_library_runs() {
     let name = "static";
     let program = "program: {parallel: {command: [/program, '3'], tasks: 3}}";
-    LAB.minicluster(name, &format!("size: 3\nslots: 1\nimage: localhost/static-program:v1\n{program}"));
+    LAB.minicluster(
+        name,
+        &format!("size: 3\nslots: 1\nimage: localhost/static-program:v1\n{program}"),
+    );
     LAB.state(name, "Succeeded");
     let output = LAB.output(name);
     assert_eq!(pods_of_ranks(&output).0, 3, "{output}");
@@ -95,7 +96,10 @@ fn long_and_foreign_arguments_reach_the_program_unchanged() {
 fn sixteen_pods_come_up() {
     let name = "sixteen";
     let program = "program: {parallel: {command: [/opt/tests/mpich/hello, '16'], tasks: 16}}";
-    LAB.minicluster(name, &format!("size: 16\nslots: 1\nimage: localhost/mpi-debian:v1\n{program}"));
+    LAB.minicluster(
+        name,
+        &format!("size: 16\nslots: 1\nimage: localhost/mpi-debian:v1\n{program}"),
+    );
     LAB.state(name, "Succeeded");
     assert_eq!(pods_of_ranks(&LAB.output(name)).1.len(), 16);
 }

@@ -94,9 +94,9 @@ fn events_tell_each_turn_once() {
         let template = "jsonpath={range .items[*]}{.reason} {.count}{\"\\n\"}{end}";
         LAB.kubectl(&["get", "events", "--field-selector", &field, "-o", template]).unwrap()
     };
-    let events = LAB.eventually("an event tells of the end", ask, |text| text.contains("Completed"));
-    let mut reasons: Vec<&str> =
-        events.lines().filter_map(|line| line.split(' ').next()).collect();
+    let events =
+        LAB.eventually("an event tells of the end", ask, |text| text.contains("Completed"));
+    let mut reasons: Vec<&str> = events.lines().filter_map(|line| line.split(' ').next()).collect();
     let all = reasons.len();
     reasons.sort_unstable();
     reasons.dedup();
@@ -126,9 +126,7 @@ fn the_seed_is_in_its_secret_and_nowhere_else() {
         seen += &LAB.kubectl(&["exec", pod, "-c", "main", "--", "sh", "-c", ask]).unwrap();
     }
     let selector = "app.kubernetes.io/name=quorate-controller";
-    seen += &LAB
-        .kubectl(&["-n", "quorate-system", "logs", "-l", selector, "--tail=-1"])
-        .unwrap();
+    seen += &LAB.kubectl(&["-n", "quorate-system", "logs", "-l", selector, "--tail=-1"]).unwrap();
     assert!(seen.contains("QUORATE_GROUP"), "the environment was looked at");
     assert!(!seen.contains(&text) && !seen.to_lowercase().contains(&hex));
     LAB.kubectl(&["delete", "mc", name]).unwrap();

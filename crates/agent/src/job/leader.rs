@@ -371,7 +371,13 @@ impl Job<'_> {
                     self.begun.push(broker);
                 }
                 let pod = self.overlay.config().display_name(broker);
-                let verdict = self.judge.task_ended(&task.ended, broker, &pod);
+                // Nobody here stopped the job: the broker stops its tasks because it leaves.
+                let leaves = task.ended.stopped && self.give_up_at.is_none();
+                let verdict = if leaves && broker != self.overlay.rank() {
+                    self.judge.broker_lost(broker, &pod, 1, "its pod was told to stop")
+                } else {
+                    self.judge.task_ended(&task.ended, broker, &pod)
+                };
                 self.end(verdict);
                 let ended = &task.ended;
                 if last && ended.end == TaskEnd::Exited(0) && ended.session != Session::Open {

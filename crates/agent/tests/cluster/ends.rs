@@ -19,6 +19,23 @@ fn a_worker_told_to_stop_ends_with_143_and_the_launcher_hears_of_it_at_once() {
 }
 
 #[test]
+fn a_program_whose_rank_goes_with_a_pod_that_is_told_to_stop_fails_and_does_not_run_on() {
+    let program = Program::Parallel(Parallel {
+        argv: ["sleep", "600"].map(str::to_owned).to_vec(),
+        tasks: Some(3),
+        ..Parallel::default()
+    });
+    let mut pods = Plan { program, slots: Slots::Fixed(1), ..Plan::new(3) }.start();
+    pods.wait_status("the program runs", |status| status.program.is_some());
+    signal(pods.supervisor(2), SIGTERM);
+    assert_eq!(pods.wait_exit(2), 143);
+    assert_eq!(pods.wait_exit(0), 69);
+    let report = pods.report(0);
+    assert_eq!(report.reason, Reason::BrokerLost, "{report:?}");
+    assert_eq!(report.failure.unwrap().pod.as_deref(), Some("worker-0-1"));
+}
+
+#[test]
 fn the_report_names_the_node_of_the_rank_that_failed() {
     let script = "test $QUORATE_TASK_RANK = 0 || exit 7; sleep 30";
     let program = Program::Parallel(Parallel {
