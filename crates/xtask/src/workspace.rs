@@ -47,6 +47,22 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("read the output of cargo metadata")
 }
 
+/// What `cargo tree` says of one package alone: a line for each dependency but those of tests, its
+/// depth and name in front. Subtrees that were shown before are left out.
+pub(crate) fn tree(package: &str) -> Result<String> {
+    let output = cargo()
+        .args(["tree", "--locked", "--package", package, "--edges", "normal,build"])
+        .args(["--prefix", "depth"])
+        .output()
+        .context("start cargo tree")?;
+    anyhow::ensure!(
+        output.status.success(),
+        "cargo tree failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    String::from_utf8(output.stdout).context("read the output of cargo tree")
+}
+
 /// Whether a continuous integration runs this (`CI=true`).
 pub(crate) fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false" && value != "0")

@@ -115,10 +115,8 @@ fn the_seed_is_in_its_secret_and_nowhere_else() {
     let bytes = base64::engine::general_purpose::STANDARD.decode(&text).unwrap();
     assert_eq!(bytes.len(), 32);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut seen = String::new();
-    for kinds in ["mc,jobsets,jobs,pods,configmaps,events,networkpolicies,services"] {
-        seen += &LAB.kubectl(&["get", kinds, "-o", "json"]).unwrap();
-    }
+    let kinds = "mc,jobsets,jobs,pods,configmaps,events,networkpolicies,services";
+    let mut seen = LAB.kubectl(&["get", kinds, "-o", "json"]).unwrap();
     for pod in LAB.of("pods", name) {
         let pod = pod["metadata"]["name"].as_str().unwrap();
         seen += &LAB.kubectl(&["logs", pod, "--all-containers"]).unwrap();
