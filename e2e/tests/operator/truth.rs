@@ -114,7 +114,7 @@ fn the_seed_is_in_its_secret_and_nowhere_else() {
     let text = secret["data"]["seed"].as_str().unwrap().to_owned();
     let bytes = base64::engine::general_purpose::STANDARD.decode(&text).unwrap();
     assert_eq!(bytes.len(), 32);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
     let kinds = "mc,jobsets,jobs,pods,configmaps,events,networkpolicies,services";
     let mut seen = LAB.kubectl(&["get", kinds, "-o", "json"]).unwrap();
     for pod in LAB.of("pods", name) {
