@@ -139,7 +139,9 @@ async fn look(
     let Decision { mut actions, obstacles, mut again } = decision;
     seen.observed.obstacles = obstacles;
     if let Some(refused) = memory.still_refused(generation, now) {
-        actions.retain(|action| !matches!(action, Action::Create | Action::Restore(_)));
+        // The same request would get the same answer. Pods that hang are another matter.
+        actions
+            .retain(|action| matches!(action, Action::ForceDelete { .. } | Action::Evict { .. }));
         seen.observed.obstacles.extend(refused.obstacles.iter().cloned());
         sooner(&mut again, memory::until(refused.until, now));
     } else {

@@ -175,8 +175,12 @@ fn writes(calls: &[String]) -> Vec<&str> {
     calls.iter().map(String::as_str).filter(|call| !call.starts_with("GET")).collect()
 }
 
-const ALL: [&str; 4] =
-    ["hello-agent configmaps", "hello-seed secrets", "hello jobsets", "hello networkpolicies"];
+const ALL: [&str; 4] = [
+    "hello-agent-uid1 configmaps",
+    "hello-seed-uid1 secrets",
+    "hello jobsets",
+    "hello networkpolicies",
+];
 
 #[tokio::test]
 async fn a_new_cluster_costs_four_objects_and_one_status() {
@@ -229,12 +233,12 @@ async fn a_controller_that_dies_at_any_write_leaves_what_the_next_one_completes(
             };
             assert!(crashed, "write {at}");
             world.server.0.lock().unwrap().crash_at = None;
-            let seed = world.server.get(&format!("{CORE}/secrets/hello-seed"));
+            let seed = world.server.get(&format!("{CORE}/secrets/hello-seed-uid1"));
             world.restart();
             world.settle().await;
             assert_eq!(world.made(), ALL, "write {at}, carried out: {done}");
             if let Some(seed) = seed {
-                let kept = world.server.get(&format!("{CORE}/secrets/hello-seed")).unwrap();
+                let kept = world.server.get(&format!("{CORE}/secrets/hello-seed-uid1")).unwrap();
                 assert_eq!(kept, seed, "a seed never changes");
             }
         }
@@ -244,8 +248,8 @@ async fn a_controller_that_dies_at_any_write_leaves_what_the_next_one_completes(
 #[tokio::test]
 async fn what_somebody_else_has_is_reported_and_left_alone() {
     for (kind, path) in [
-        ("Secret", format!("{CORE}/secrets/hello-seed")),
-        ("ConfigMap", format!("{CORE}/configmaps/hello-agent")),
+        ("Secret", format!("{CORE}/secrets/hello-seed-uid1")),
+        ("ConfigMap", format!("{CORE}/configmaps/hello-agent-uid1")),
         ("Service", format!("{CORE}/services/hello")),
         ("JobSet", format!("{JOBSETS}/hello")),
     ] {
@@ -323,7 +327,7 @@ async fn a_quiet_cluster_costs_nothing() {
 async fn a_cluster_made_again_under_its_name_takes_nothing_of_the_former_one() {
     let world = World::new(hello());
     world.settle().await;
-    let former = world.server.get(&format!("{CORE}/secrets/hello-seed")).unwrap();
+    let former = world.server.get(&format!("{CORE}/secrets/hello-seed-uid1")).unwrap();
     world.server.remove(&format!("{CLUSTERS}/hello"));
     world.server.store(
         &format!("{CLUSTERS}/hello"),
@@ -341,15 +345,18 @@ async fn a_cluster_made_again_under_its_name_takes_nothing_of_the_former_one() {
     world.watch();
     assert_eq!(world.look().await.unwrap_err().reason(), "Leftover");
     for path in [
-        format!("{CORE}/secrets/hello-seed"),
-        format!("{CORE}/configmaps/hello-agent"),
+        format!("{CORE}/secrets/hello-seed-uid1"),
+        format!("{CORE}/configmaps/hello-agent-uid1"),
         format!("{POLICIES}/hello"),
     ] {
         world.server.remove(&path);
     }
     world.settle().await;
-    assert_eq!(world.made(), ALL);
-    let seed = world.server.get(&format!("{CORE}/secrets/hello-seed")).unwrap();
+    // What pods mount is never under the former one's name: a kubelet may remember that.
+    let uid = world.cluster().metadata.uid.unwrap().replace('-', "");
+    assert_ne!(uid, "uid1");
+    assert_eq!(world.made(), ALL.map(|name| name.replace("uid1", &uid)));
+    let seed = world.server.get(&format!("{CORE}/secrets/hello-seed-{uid}")).unwrap();
     assert_ne!(seed["data"], former["data"]);
 }
 

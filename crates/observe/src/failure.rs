@@ -4,6 +4,7 @@
 
 use quorate_api::conditions::reason;
 use quorate_api::jobset::job_failure;
+use quorate_api::minicluster::OnWorkerLost;
 use quorate_api::names::LAUNCHER;
 use quorate_api::status::Failure;
 use quorate_contract::Report;
@@ -202,15 +203,19 @@ fn of_jobs(scene: &Scene<'_>) -> Option<Failure> {
         message: Some(message),
         ..Failure::default()
     };
-    let limit = scene.observed.cluster.spec.active_deadline_seconds;
+    let spec = &scene.observed.cluster.spec;
+    let limit = spec.active_deadline_seconds;
+    let limited = limit.is_some();
     let limit = limit.map(|seconds| format!(" of {seconds} s")).unwrap_or_default();
     let over = format!("the time limit{limit} of one attempt was over (activeDeadlineSeconds)");
-    // The plan has one rule that fails a JobSet at once, and that is the one on the time limit.
+    // The plan's rules that fail a JobSet at once: one on the time limit, and those on lost workers
+    // where the user wants no restart for them.
     let by_rule =
         scene.verdict().is_some_and(|fact| fact.reason == "FailJobSetFailurePolicyAction");
+    let may_lose = spec.failure_policy.on_worker_lost != Some(OnWorkerLost::Fail);
     match failed {
         Some((_, fact)) if fact.reason == job_failure::DEADLINE_EXCEEDED => Some(deadline(over)),
-        _ if by_rule => Some(deadline(over)),
+        _ if by_rule && limited && may_lose => Some(deadline(over)),
         Some((job, fact)) if job.group != LAUNCHER => Some(Failure {
             attempt,
             reason: Some(reason::JOBSET_FAILED.to_owned()),
@@ -220,6 +225,12 @@ fn of_jobs(scene: &Scene<'_>) -> Option<Failure> {
                 fact.reason,
                 words::quote(&fact.message)
             )),
+            ..Failure::default()
+        }),
+        _ if by_rule && !may_lose => Some(Failure {
+            attempt,
+            reason: Some(reason::JOBSET_FAILED.to_owned()),
+            message: Some("a worker was lost, and failurePolicy.onWorkerLost is Fail".to_owned()),
             ..Failure::default()
         }),
         _ => None,

@@ -1,7 +1,7 @@
 //! The test cluster: builds the program that runs it, and hands over to it.
 
 use crate::tally::Clock;
-use crate::{dist, workspace};
+use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -46,8 +46,5 @@ pub(crate) fn prepare(clock: Clock) -> Result<()> {
         .status()
         .context("start testbed")?;
     ensure!(status.success(), "the parts of Kubernetes do not build ({status})");
-    clock.say("building the binaries that go into images");
-    dist::build()?;
-    dist::controller()?;
     Ok(())
 }

@@ -27,12 +27,18 @@ pub fn fetch(context: &Context, key: &Key, cluster: &MiniCluster, memory: &mut M
     let uid = memory.uid.clone();
     let own = |owners: Vec<Arc<crate::watch::Owner>>| owners.iter().any(|owner| owner.0 == uid);
     let orphan_timeout = u32::try_from(cluster.spec.bootstrap.orphan_timeout_seconds).unwrap_or(0);
+    let jobset = caches.jobsets.get(key, &key.name);
+    // One of a former JobSet may still be there, before or behind it by name.
+    let mut workloads = caches.workloads.of(key);
+    workloads.sort_by_key(|workload| {
+        jobset.as_ref().is_some_and(|jobset| workload.owners.contains(&jobset.uid))
+    });
     let observed = Observed {
         cluster: Arc::new(cluster),
-        jobset: caches.jobsets.get(key, &key.name),
+        jobset,
         jobs: caches.jobs.of(key),
         pods: caches.pods.of(key),
-        workload: caches.workloads.of(key).into_iter().next_back(),
+        workload: workloads.pop(),
         events: caches.events.of(key).iter().map(|event| (**event).clone()).collect(),
         live: context.launchers.as_ref().and_then(|launchers| launchers.heard(key)),
         ..Observed::default()

@@ -65,14 +65,14 @@ pub enum Verdict {
 }
 
 /// Judges an error. A webhook that cannot be reached comes as 500 and is worth another try; one that
-/// says no comes as 403 or 422 and is not.
+/// says no comes as 403 or 422 and is not. 401 is about a token that has run out; the next is read soon.
 pub fn judge(error: &kube::Error) -> Verdict {
     let kube::Error::Api(status) = error else { return Verdict::Again };
     match status.code {
         404 => Verdict::Gone,
         409 if status.is_already_exists() => Verdict::Exists,
         409 => Verdict::Conflict,
-        400 | 401 | 403 | 405 | 413 | 422 => Verdict::Refused(words(status)),
+        400 | 403 | 405 | 413 | 422 => Verdict::Refused(words(status)),
         _ => Verdict::Again,
     }
 }
@@ -101,6 +101,7 @@ mod tests {
             (answer(500, "InternalError", "failed calling webhook"), Verdict::Again),
             (answer(503, "ServiceUnavailable", "x"), Verdict::Again),
             (answer(429, "TooManyRequests", "x"), Verdict::Again),
+            (answer(401, "Unauthorized", "x"), Verdict::Again),
         ] {
             assert_eq!(judge(&error), verdict, "{error}");
         }
