@@ -212,6 +212,12 @@ fn report(event: &Event) {
 fn end_with_guard(keeper: &Keeper) {
     let _ = io::stdin().read_to_end(&mut Vec::new());
     orphans::end_all();
+    // A folder with a mount on it cannot be removed, and the guard's view had none.
+    mounts::detach(&keeper.folder.path("etcd"));
+    for node in keeper.plan.shape.nodes() {
+        mounts::detach(&keeper.folder.node(node, "containerd"));
+    }
+    mounts::detach(Path::new("/etc"));
     crate::guard::clean(&keeper.folder, &keeper.plan.shape);
     std::process::exit(1);
 }

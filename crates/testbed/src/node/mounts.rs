@@ -3,7 +3,7 @@
 use crate::cgroups::{self, CgroupError};
 use crate::layout::{Folder, Node};
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,6 +123,11 @@ pub(crate) fn memory(target: &Path) -> Result<(), MountError> {
     fs::create_dir_all(target).map_err(make(target))?;
     mount(Some("tmpfs"), target, Some("tmpfs"), MsFlags::empty(), Some("mode=700"))
         .map_err(failed("tmpfs", target))
+}
+
+/// Takes a mount away, even one in use; whatever is not mounted stays as it is.
+pub(crate) fn detach(target: &Path) {
+    let _ = umount2(target, MntFlags::MNT_DETACH);
 }
 
 /// A folder over itself: what is written goes to `upper`.
