@@ -114,9 +114,21 @@ fn jobset_webhooks(keeper: &Keeper, authority: &str) -> Result<(), KeeperError> 
 fn addon_served(keeper: &Keeper, addon: Addon) -> Result<(), KeeperError> {
     addon.needs().iter().try_for_each(|path| {
         until(&format!("{addon} cannot start: {path} is not served"), || {
-            Ok(keeper.api.get(path).is_ok())
+            Ok(keeper.api.get(path).is_ok() && discovered(keeper, path))
         })
     })
+}
+
+/// Whether the list of what is served, which lags behind, has the resource of a path
+/// `/apis/GROUP/VERSION/RESOURCE?...`: clients look there first.
+fn discovered(keeper: &Keeper, path: &str) -> bool {
+    let Some((group, resource)) = path.split('?').next().and_then(|path| path.rsplit_once('/'))
+    else {
+        return false;
+    };
+    let served = keeper.api.get(group).unwrap_or_default();
+    let mut resources = served["resources"].as_array().into_iter().flatten();
+    resources.any(|one| one["name"] == resource)
 }
 
 fn create_webhooks(
