@@ -85,7 +85,7 @@ proptest! {
         for (field, value) in base.iter().filter(|(field, _)| !named.contains_key(*field)) {
             prop_assert_eq!(lost(value, &other["spec"][field], field), None);
             if field != "containers" {
-                prop_assert_eq!(of_user(&other, field), of_user(&plain, field), "{}", field);
+                prop_assert_eq!(of_user(other, field), of_user(plain, field), "{}", field);
             }
         }
         // Scalars and new items of the overlay are there.
