@@ -1,6 +1,6 @@
 //! A cluster with Quorate in it, and the questions that tests ask it through kubectl.
 
-use quorate_testbed::images::{self, Binaries, Name};
+use quorate_testbed::images::{self, Binaries};
 use quorate_testbed::{Cluster, Shape, build};
 use serde_json::Value;
 use std::io::Write as _;
@@ -25,10 +25,7 @@ impl Lab {
     /// Starts it and waits until the controller leads.
     pub fn up(shape: Shape) -> Self {
         let mut say = |line: &str| eprintln!("{line}");
-        let names = [Name::Agent, Name::Controller, Name::MpiDebian, Name::Busybox];
-        let mut archives = images::build(&names, &Binaries::default(), &mut say).unwrap();
-        archives
-            .extend(images::build(&[Name::StaticProgram], &Binaries::default(), &mut say).unwrap());
+        let archives = images::build(&images::ALL, &Binaries::default(), &mut say).unwrap();
         let cluster = Cluster::up(Shape { images: archives, ..shape }).unwrap();
         let lab = Self { cluster };
         lab.helm(&["install", "quorate", &chart(), "--create-namespace"]).unwrap();

@@ -9,7 +9,7 @@ mod ls;
 mod objects;
 mod pages;
 mod run;
-mod state;
+pub(crate) mod state;
 pub(crate) mod targets;
 pub(crate) mod wanted;
 

@@ -3,13 +3,13 @@
 use super::gather::{Gathered, gather};
 use super::session::Session;
 use super::words::{Picture, why_data};
-use crate::args::{StatusArgs, TextFormat};
+use crate::args::StatusArgs;
 use crate::refusal::Refusal;
-use crate::terminal::{Style, print};
+use crate::terminal::Style;
+use crate::verbs::state::show;
 use crate::verbs::targets::some;
 use k8s_openapi::jiff::Timestamp;
 use quorate_observe::Observed;
-use serde_json::Value;
 
 /// Shows a cluster: its state, its tree of brokers, its start, restarts and last failure.
 pub fn status(args: &StatusArgs) -> anyhow::Result<i32> {
@@ -72,18 +72,4 @@ pub(super) async fn only(session: &Session) -> anyhow::Result<String> {
             .hint(format!("they are {}", some(many))),
     };
     Err(refusal.into())
-}
-
-fn show(
-    format: TextFormat,
-    text: impl Fn() -> String,
-    data: impl Fn() -> Value,
-) -> anyhow::Result<i32> {
-    let text = match format {
-        TextFormat::Text => text(),
-        TextFormat::Json => serde_json::to_string_pretty(&data())? + "\n",
-        TextFormat::Yaml => serde_saphyr::to_string(&data())?,
-    };
-    print(&text)?;
-    Ok(0)
 }

@@ -112,7 +112,8 @@ fn sentence(seen: &Seen) -> String {
     format!("{name} is {}: {program}.{brokers}", about.state.to_lowercase())
 }
 
-fn show(
+/// Prints an answer in the asked format; both kinds of clusters answer through it.
+pub(crate) fn show(
     format: TextFormat,
     text: impl Fn() -> String,
     data: impl Fn() -> Value,
