@@ -1,10 +1,12 @@
 //! A small blocking client of the cluster's API, for what the keeper itself needs: a few objects at
-//! the start, and whether nodes are ready.
+//! the start, and whether nodes are ready; and for who measures the cluster from outside.
 //!
 //! Blocking on purpose: sockets belong to the network namespace of the thread that makes them.
 
-use crate::layout::{API_PORT, CONTROL_PLANE};
+use crate::layout::{API_PORT, CONTROL_PLANE, Folder};
 use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
@@ -19,6 +21,14 @@ pub enum ApiError {
     /// The authority's certificate is not readable.
     #[error("the certificate of the cluster's authority is not readable")]
     Authority(#[source] Box<ureq::Error>),
+    /// The machine's way to the API is not written down, or not as expected.
+    #[error("cannot use {path}: {reason}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// No answer.
     #[error("no answer from {url}")]
     Unreachable {
@@ -52,13 +62,31 @@ impl Api {
     /// A client that trusts `authority` (PEM) and logs in with `token`. It must be used in the
     /// control plane's network namespace.
     pub fn new(authority: &str, token: &str) -> Result<Self, ApiError> {
+        Self::at(format!("https://{CONTROL_PLANE}:{API_PORT}"), authority, token)
+    }
+
+    /// A client of its own connections for use in the machine's own namespace, as administrator.
+    pub fn outside(folder: &Folder) -> Result<Self, ApiError> {
+        let path = folder.outer_kubeconfig().display().to_string();
+        let failed = |reason: String| ApiError::Kubeconfig { path: path.clone(), reason };
+        let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+        let config: Value =
+            serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let server = word(&config["clusters"][0]["cluster"]["server"]);
+        let token = word(&config["users"][0]["user"]["token"]);
+        let authority = folder.pki("ca.crt");
+        let authority = fs::read_to_string(authority).map_err(|error| failed(error.to_string()))?;
+        Self::at(server, &authority, &token)
+    }
+
+    fn at(base: String, authority: &str, token: &str) -> Result<Self, ApiError> {
         let root = Certificate::from_pem(authority.as_bytes())
             .map_err(|source| ApiError::Authority(Box::new(source)))?;
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::new_with_certs(&[root]))
             .unversioned_rustls_crypto_provider(provider())
             .build();
-        let base = format!("https://{CONTROL_PLANE}:{API_PORT}");
         Ok(Self { agent: agent(tls), base, token: token.into() })
     }
 
@@ -77,6 +105,33 @@ impl Api {
     /// Creates an object from YAML.
     pub fn create_yaml(&self, path: &str, yaml: &[u8]) -> Result<(), ApiError> {
         self.create_text(path, "application/yaml", yaml)
+    }
+
+    /// Deletes an object.
+    pub fn delete(&self, path: &str) -> Result<(), ApiError> {
+        let url = format!("{}{path}", self.base);
+        let request = self.agent.delete(&url).header("Authorization", self.bearer());
+        answer(&url, request.call()).map(drop)
+    }
+
+    /// The lines of an answer that does not end, such as a watch's; `accept` is the kind of answer.
+    pub fn stream(
+        &self,
+        path: &str,
+        accept: &str,
+    ) -> Result<impl BufRead + Send + use<>, ApiError> {
+        let url = format!("{}{path}", self.base);
+        let request = self.agent.get(&url).config().timeout_global(None).build();
+        let request = request.header("Authorization", self.bearer()).header("Accept", accept);
+        let unreachable =
+            |source| ApiError::Unreachable { url: url.clone(), source: Box::new(source) };
+        let mut response = request.call().map_err(unreachable)?;
+        let status = response.status().as_u16();
+        if status >= 300 {
+            let message = response.body_mut().read_to_string().map_err(unreachable)?;
+            return Err(ApiError::Refused { url, status, message });
+        }
+        Ok(BufReader::with_capacity(1 << 16, response.into_body().into_reader()))
     }
 
     fn create_text(&self, path: &str, kind: &str, body: &[u8]) -> Result<(), ApiError> {

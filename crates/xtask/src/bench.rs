@@ -5,6 +5,7 @@
 
 mod figure;
 mod machine;
+mod operator;
 mod rounds;
 mod suite;
 
@@ -19,11 +20,21 @@ use std::fs;
 use std::path::Path;
 
 /// The names of the benchmarks, in order.
-pub(crate) const NAMES: &[&str] = &["bringup", "launch", "mpi", "rsh", "fence", "local"];
+pub(crate) const NAMES: &[&str] =
+    &["bringup", "launch", "mpi", "rsh", "fence", "local", "controller", "cluster"];
 
-/// Runs one benchmark or all; answers whether every target was met.
-pub(crate) fn run(name: Option<&str>, json_file: Option<&Path>) -> Result<bool> {
+/// Runs one benchmark or all; answers whether every target was met. `options` are for the program that
+/// measures the operator, which must be named then.
+pub(crate) fn run(
+    name: Option<&str>,
+    json_file: Option<&Path>,
+    options: &[String],
+) -> Result<bool> {
     let clock = Clock::start();
+    ensure!(
+        options.is_empty() || name.is_some_and(operator::measures),
+        "only the benchmarks controller and cluster take options"
+    );
     if let Some(name) = name {
         ensure!(
             NAMES.contains(&name),
@@ -39,7 +50,12 @@ pub(crate) fn run(name: Option<&str>, json_file: Option<&Path>) -> Result<bool> 
     let mut whole = true;
     for each in NAMES.iter().filter(|each| name.is_none_or(|name| name == **each)) {
         clock.say(format!("== {each}"));
-        match suite::run(each, &dist, clock) {
+        let outcome = if operator::measures(each) {
+            operator::run(each, options, clock)
+        } else {
+            suite::run(each, &dist, clock)
+        };
+        match outcome {
             Ok(list) => figures.extend(list),
             Err(error) => {
                 clock.say(format!("{each} cannot run: {error:#}"));

@@ -54,11 +54,14 @@ enum Chore {
     Deps,
     /// Benchmarks of the shipped binaries, beside their peers in the same run.
     Bench {
-        /// One of bringup, launch, mpi, rsh, fence, local; all by default.
+        /// One of bringup, launch, mpi, rsh, fence, local, controller, cluster; all by default.
         name: Option<String>,
         /// Writes all figures to this file as well.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
+        /// Options of `controller` and `cluster`; `-- --help` lists them.
+        #[arg(last = true)]
+        options: Vec<String>,
     },
     /// Times commands inside a cluster, for `bench`.
     #[command(hide = true)]
@@ -126,7 +129,9 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Test { tier } => Ok(ci::run_tiers(&[ci::Stage::Test(*tier)])),
         Chore::Lint => Ok(ci::run_tiers(&[ci::Stage::Lint])),
         Chore::Demo => demo::run(),
-        Chore::Bench { name, json } => bench::run(name.as_deref(), json.as_deref()),
+        Chore::Bench { name, json, options } => {
+            bench::run(name.as_deref(), json.as_deref(), options)
+        }
         Chore::TimeRounds { spec, results } => bench::run_inside(spec, results),
         Chore::Crd { check } => crd::run(*check),
         Chore::Chart { check: false } => chart::write(),

@@ -10,8 +10,8 @@ pub(super) struct Figure {
     pub bench: &'static str,
     /// What was measured.
     pub what: String,
-    /// `ms`, `s` or `MiB`.
-    pub unit: &'static str,
+    /// `ms`, `s`, `MiB` and the like; `x` for a ratio, empty for a count.
+    pub unit: String,
     pub median: f64,
     pub min: f64,
     pub max: f64,
@@ -29,7 +29,7 @@ impl Figure {
     pub(super) fn of(
         bench: &'static str,
         what: impl Into<String>,
-        unit: &'static str,
+        unit: impl Into<String>,
         samples: &[f64],
     ) -> Self {
         let mut sorted = samples.to_vec();
@@ -43,7 +43,7 @@ impl Figure {
         Self {
             bench,
             what: what.into(),
-            unit,
+            unit: unit.into(),
             median,
             min: sorted[0],
             max: sorted[last],
@@ -74,7 +74,7 @@ impl Figure {
 /// All figures as a table; a peer's stands below ours.
 pub(super) fn table(figures: &[Figure]) -> String {
     let mut text = format!(
-        "{:<8} {:<46} {:>9} {:>19} {:>5} {:>8}\n",
+        "{:<10} {:<50} {:>10} {:>19} {:>5} {:>12}\n",
         "bench", "figure", "median", "min – max", "runs", "target"
     );
     for figure in figures {
@@ -83,18 +83,29 @@ pub(super) fn table(figures: &[Figure]) -> String {
             None => figure.what.clone(),
         };
         let target = match (figure.target, figure.met()) {
-            (Some(most), Some(met)) => format!("{most:.0} {}", if met { "ok" } else { "MISSED" }),
+            (Some(most), Some(met)) => {
+                format!("{} {}", number(most), if met { "ok" } else { "MISSED" })
+            }
             _ => "–".into(),
         };
-        let range = format!("{:.1} – {:.1}", figure.min, figure.max);
-        let median = format!("{:.1} {}", figure.median, figure.unit);
+        let range = format!("{} – {}", number(figure.min), number(figure.max));
+        let median = format!("{} {}", number(figure.median), figure.unit);
         let _ = writeln!(
             text,
-            "{:<8} {what:<46} {median:>9} {range:>19} {:>5} {target:>8}",
+            "{:<10} {what:<50} {median:>10} {range:>19} {:>5} {target:>12}",
             figure.bench, figure.runs
         );
     }
     text
+}
+
+/// Three digits that say something: 0.35, 3.5, 35.0, 351.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +124,13 @@ mod tests {
     fn a_missed_target_shows() {
         let figure = Figure::of("launch", "run -n1 true", "ms", &[6.0]).target(5.0);
         assert_eq!(figure.met(), Some(false));
-        assert!(table(&[figure]).contains("MISSED"));
+        assert!(table(&[figure]).contains("5.00 MISSED"));
+    }
+
+    #[test]
+    fn small_targets_are_not_rounded_away() {
+        let figure = Figure::of("controller", "ratio", "x", &[1.04]).target(1.1);
+        assert!(table(&[figure]).contains("1.10 ok"));
+        assert_eq!([0.354, 35.04, 351.4].map(number), ["0.35", "35.0", "351"]);
     }
 }
