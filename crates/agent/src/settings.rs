@@ -119,11 +119,13 @@ pub enum SettingsError {
     },
     /// The group or index is not in the configuration.
     #[error(
-        "the configuration has no pod {index} in group {group:?} (QUORATE_GROUP, JOB_COMPLETION_INDEX): its groups are {known}"
+        "the configuration has no pod {index} in Job {job} of group {group:?} (JOB_COMPLETION_INDEX, QUORATE_JOB_INDEX, QUORATE_GROUP): its groups are {known}"
     )]
     UnknownPod {
         /// The group.
         group: String,
+        /// The index of its Job.
+        job: u32,
         /// The index.
         index: u32,
         /// Groups with their sizes.
@@ -234,10 +236,14 @@ fn rank_from(
     let group =
         variable(env::GROUP).ok_or(SettingsError::Unset { name: env::GROUP, flag: "rank" })?;
     let index = number(variable, env::INDEX, "rank")?;
-    config.rank_of(&group, index).ok_or_else(|| {
+    let job = match variable(env::JOB_INDEX) {
+        Some(_) => number(variable, env::JOB_INDEX, "rank")?,
+        None => 0,
+    };
+    config.rank_of(&group, job, index).ok_or_else(|| {
         let known: Vec<String> =
             config.groups.iter().map(|g| format!("{} ({})", g.name, g.count)).collect();
-        SettingsError::UnknownPod { group, index, known: known.join(", ") }
+        SettingsError::UnknownPod { group, job, index, known: known.join(", ") }
     })
 }
 

@@ -10,8 +10,13 @@ pub(crate) fn config(groups: &[(&str, u32)]) -> AgentConfig {
     let groups: Vec<Group> = groups
         .iter()
         .map(|(name, count)| {
-            let group =
-                Group { name: (*name).to_string(), first_rank, count: *count, slots: Slots::Auto };
+            let group = Group {
+                name: (*name).to_string(),
+                first_rank,
+                count: *count,
+                pods_per_job: None,
+                slots: Slots::Auto,
+            };
             first_rank += count;
             group
         })

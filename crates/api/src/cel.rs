@@ -143,6 +143,51 @@ pub(crate) fn managed_by() -> Rule {
     .field_path(".managedBy")
 }
 
+pub(crate) fn topology_has_workers() -> Rule {
+    Rule::new(format!("!has(self.topology) || {SIZE} >= 2"))
+        .message(
+            "a topology places workers, and there are none: set size to 2 or more, or leave topology \
+             out",
+        )
+        .field_path(".topology")
+}
+
+pub(crate) fn topology_groups_are_full() -> Rule {
+    Rule::new(format!(
+        "!has(self.topology) || !has(self.topology.groupSize) || \
+         (has(self.groups) && self.groups.size() > 0 ? \
+         self.groups.all(g, g.size % self.topology.groupSize == 0) : \
+         ({SIZE} - 1) % self.topology.groupSize == 0)"
+    ))
+    .message(
+        "workers are left over: make each worker group a multiple of groupSize, or leave groupSize \
+         out",
+    )
+    .field_path(".topology.groupSize")
+}
+
+pub(crate) fn topology_groups_do_not_grow() -> Rule {
+    Rule::new(format!(
+        "!has(self.topology) || !has(self.topology.groupSize) || self.topology.groupSize == 1 || \
+         !has(self.maxSize) || self.maxSize <= {SIZE}"
+    ))
+    .message(
+        "a cluster with topology groups cannot grow, since their Jobs are planned once: leave \
+         maxSize out, or topology.groupSize",
+    )
+    .field_path(".maxSize")
+}
+
+/// On `spec.topology`.
+pub(crate) fn topology_says_something() -> Rule {
+    Rule::new("self.exclusive || !has(self.groupSize) || self.groupSize > 1")
+        .message(
+            "groups of one pod that may share a domain ask for nothing: set exclusive to true, or \
+             another groupSize",
+        )
+        .field_path(".groupSize")
+}
+
 pub(crate) fn image() -> Rule {
     let image = |template: &str| {
         format!(

@@ -24,6 +24,8 @@ pub mod label {
     pub const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
     /// The Job's index in its replicated job.
     pub const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+    /// A hash of the Job's namespace and name: the same for all pods of a Job, and for no others.
+    pub const JOB_KEY: &str = "jobset.sigs.k8s.io/job-key";
 }
 
 /// What a JobSet shall be.

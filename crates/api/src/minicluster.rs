@@ -13,6 +13,10 @@ use crate::cel;
 use crate::status::MiniClusterStatus;
 use crate::template::schema as template_schema;
 
+mod topology;
+
+pub use topology::{Topology, TopologyMode};
+
 /// The API group.
 pub const GROUP: &str = "quorate.dev";
 /// The only version so far.
@@ -65,6 +69,9 @@ pub const MAX_SIZE: i32 = 100_000;
     validation = cel::host_ports(),
     validation = cel::replace(),
     validation = cel::managed_by(),
+    validation = cel::topology_has_workers(),
+    validation = cel::topology_groups_are_full(),
+    validation = cel::topology_groups_do_not_grow(),
     validation = cel::image()
 )]
 #[serde(rename_all = "camelCase")]
@@ -141,6 +148,9 @@ pub struct MiniClusterSpec {
     /// Names and reach of the pods. Host networking is `template.spec.hostNetwork`.
     #[serde(default)]
     pub network: Network,
+    /// Which workers run close together, and which apart. Default: wherever there is room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
 
     /// True keeps the pods away until it is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,6 +40,21 @@ pub fn is_controller(text: &str) -> bool {
     })
 }
 
+/// Whether a text is the key of a label: a name, before it perhaps a domain and `/`.
+pub fn is_label_key(text: &str) -> bool {
+    let (domain, name) = match text.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, text),
+    };
+    let alphanumeric = |c: char| c.is_ascii_alphanumeric();
+    let label = |label: &str| !label.is_empty() && !label.starts_with('-') && is_label_body(label);
+    name.len() <= 63
+        && name.starts_with(alphanumeric)
+        && name.ends_with(alphanumeric)
+        && name.chars().all(|c| alphanumeric(c) || "-_.".contains(c))
+        && domain.is_none_or(|domain| domain.len() <= 253 && domain.split('.').all(label))
+}
+
 /// Characters of a pod name's budget that a cluster, a group and the largest index take.
 pub fn cost(cluster: &str, group: &str, pods: u32) -> usize {
     cluster.len() + group.len() + digits(0) + digits(pods.saturating_sub(1))
@@ -70,6 +85,18 @@ mod tests {
         }
         for bad in ["", "a", "/b", "a/", "A.b/c", "-a/b", "a/b c"] {
             assert!(!is_controller(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn keys_of_labels() {
+        let longest = "x".repeat(63);
+        for good in ["rack", "kubernetes.io/hostname", "a-b.c/D_e.f", "4", &longest] {
+            assert!(is_label_key(good), "{good}");
+        }
+        let longer = "x".repeat(64);
+        for bad in ["", "/rack", "a/", "a/b/c", "A.b/c", "a..b/c", "-a", "a_", "rack id", &longer] {
+            assert!(!is_label_key(bad), "{bad}");
         }
     }
 

@@ -10,6 +10,7 @@ mod local;
 mod pods;
 mod program;
 mod spec;
+mod topology;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,8 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use crate::finding::{Finding, Severity};
 use crate::minicluster::{Flavor, MiniCluster, MpiStart, OnWorkerLost};
+
+pub use topology::ValidatedTopology;
 
 /// Where the cluster will run: some rules and warnings hold on one side only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub struct ValidatedMiniCluster {
     pub subdomain: String,
     /// Whether a NetworkPolicy is wanted.
     pub network_policy: bool,
+    /// Where workers run; `None` is anywhere.
+    pub topology: Option<ValidatedTopology>,
     /// `spec.suspend`, where it is given.
     pub suspend: Option<bool>,
     /// Seconds from the end to the deletion of the JobSet.
@@ -136,6 +141,9 @@ pub struct ValidatedGroup {
     pub size: u32,
     /// Pods at the cluster's largest size.
     pub max_size: u32,
+    /// The Jobs that its pods are in, equally many in each: more than one for topology groups of
+    /// several pods, which then do not grow.
+    pub jobs: u32,
     /// Tasks that each of its brokers takes; `None` means as many as the pod has CPUs.
     pub slots: Option<u32>,
     /// The pod template with everything laid over it; has at least one container.
@@ -145,6 +153,11 @@ pub struct ValidatedGroup {
 }
 
 impl ValidatedGroup {
+    /// Pods of each of its Jobs.
+    pub fn pods_per_job(&self) -> u32 {
+        self.size / self.jobs
+    }
+
     /// Whether its pods use the node's network.
     pub fn host_network(&self) -> bool {
         self.template.spec.as_ref().and_then(|pod| pod.host_network).unwrap_or(false)

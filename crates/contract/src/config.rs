@@ -63,9 +63,22 @@ pub struct Group {
     pub first_rank: u32,
     /// Pods of the group at the cluster's largest size.
     pub count: u32,
+    /// Pods of each of the group's Jobs; absent when they are all in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods_per_job: Option<u32>,
     /// Tasks that a broker of this group takes by default.
     #[serde(default)]
     pub slots: Slots,
+}
+
+impl Group {
+    /// The Job of the group's n-th pod, and the pod's index in it.
+    fn place(&self, n: u32) -> (u32, u32) {
+        match self.pods_per_job {
+            Some(pods @ 1..) => (n / pods, n % pods),
+            _ => (0, n),
+        }
+    }
 }
 
 /// Tasks that one broker takes.
@@ -248,7 +261,7 @@ impl AgentConfig {
         text
     }
 
-    /// The group of a rank and the pod's index in it; `None` beyond the largest size.
+    /// The group of a rank and which of its pods it is, from 0; `None` beyond the largest size.
     pub fn locate(&self, rank: u32) -> Option<(&Group, u32)> {
         self.groups
             .iter()
@@ -256,21 +269,32 @@ impl AgentConfig {
             .map(|g| (g, rank - g.first_rank))
     }
 
-    /// The rank of a group's pod.
-    pub fn rank_of(&self, group: &str, index: u32) -> Option<u32> {
+    /// The rank of the pod with this index in one of a group's Jobs.
+    pub fn rank_of(&self, group: &str, job: u32, index: u32) -> Option<u32> {
         let group = self.groups.iter().find(|g| g.name == group)?;
-        (index < group.count).then(|| group.first_rank + index)
+        let n = match group.pods_per_job {
+            Some(pods) if index < pods => job.checked_mul(pods)?.checked_add(index)?,
+            None if job == 0 => index,
+            _ => return None,
+        };
+        (n < group.count).then(|| group.first_rank + n)
     }
 
-    /// A rank's short host name, as JobSet gives it: `<cluster>-<group>-0-<index>`.
+    /// A rank's short host name, as JobSet gives it: `<cluster>-<group>-<job>-<index>`.
     pub fn host_name(&self, rank: u32) -> Option<String> {
-        self.locate(rank).map(|(g, index)| format!("{}-{}-0-{index}", self.cluster.name, g.name))
+        self.locate(rank).map(|(group, n)| {
+            let (job, index) = group.place(n);
+            format!("{}-{}-{job}-{index}", self.cluster.name, group.name)
+        })
     }
 
     /// How people call a rank's pod: the host name without the cluster's, `worker-0-3`.
     pub fn display_name(&self, rank: u32) -> String {
         match self.locate(rank) {
-            Some((group, index)) => format!("{}-0-{index}", group.name),
+            Some((group, n)) => {
+                let (job, index) = group.place(n);
+                format!("{}-{job}-{index}", group.name)
+            }
             None => format!("rank-{rank}"),
         }
     }
@@ -299,6 +323,10 @@ impl AgentConfig {
 mod tests {
     use super::*;
 
+    fn group(name: &str, first_rank: u32, count: u32, slots: Slots) -> Group {
+        Group { name: name.into(), first_rank, count, pods_per_job: None, slots }
+    }
+
     fn config() -> AgentConfig {
         AgentConfig {
             version: VERSION,
@@ -313,8 +341,8 @@ mod tests {
             min_size: 4,
             max_size: 4,
             groups: vec![
-                Group { name: "launcher".into(), first_rank: 0, count: 1, slots: Slots::Fixed(0) },
-                Group { name: "worker".into(), first_rank: 1, count: 3, slots: Slots::Auto },
+                group("launcher", 0, 1, Slots::Fixed(0)),
+                group("worker", 1, 3, Slots::Auto),
             ],
             bootstrap: Bootstrap {
                 fanout: 0,
@@ -341,14 +369,33 @@ mod tests {
     #[test]
     fn ranks_names_and_ports_follow_the_groups() {
         let mut config = config();
-        assert_eq!(config.rank_of("worker", 2), Some(3));
-        assert_eq!(config.rank_of("worker", 3), None);
+        assert_eq!(config.rank_of("worker", 0, 2), Some(3));
+        assert_eq!(config.rank_of("worker", 0, 3), None);
+        assert_eq!(config.rank_of("worker", 1, 0), None);
         assert_eq!(config.host_name(3).unwrap(), "hello-worker-0-2");
         assert_eq!(config.display_name(0), "launcher-0-0");
         assert_eq!(config.full_name(1).unwrap(), "hello-worker-0-0.hello.hpc.svc.cluster.local");
         assert_eq!(config.port(3), 8117);
         config.bootstrap.port_per_rank = true;
         assert_eq!(config.port(3), 8120);
+    }
+
+    #[test]
+    fn ranks_go_through_the_jobs_of_a_group_one_after_the_other() {
+        let mut config = config();
+        config.groups[1].count = 6;
+        config.groups[1].pods_per_job = Some(2);
+        assert_eq!(AgentConfig::parse(config.render().as_bytes()).unwrap(), config);
+        let names: Vec<_> = (1..7).map(|rank| config.display_name(rank)).collect();
+        let expected = ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"].map(|at| format!("worker-{at}"));
+        assert_eq!(names, expected);
+        assert_eq!(config.host_name(4).unwrap(), "hello-worker-1-1");
+        for rank in 1..7 {
+            assert_eq!(config.rank_of("worker", (rank - 1) / 2, (rank - 1) % 2), Some(rank));
+        }
+        assert_eq!(config.rank_of("worker", 0, 2), None, "a Job has two pods");
+        assert_eq!(config.rank_of("worker", 3, 0), None, "there are three Jobs");
+        assert_eq!(config.rank_of("worker", u32::MAX, 1), None);
     }
 
     #[test]

@@ -3,8 +3,11 @@
 
 /// The group (replicated job) of this pod; a constant in its template.
 pub const GROUP: &str = "QUORATE_GROUP";
-/// The pod's index in its group; Kubernetes sets it for Indexed Jobs.
+/// The pod's index in its Job; Kubernetes sets it for Indexed Jobs.
 pub const INDEX: &str = "JOB_COMPLETION_INDEX";
+/// The index of the pod's Job among those of its group, from the label `jobset.sigs.k8s.io/job-index`;
+/// set only where a group has several.
+pub const JOB_INDEX: &str = "QUORATE_JOB_INDEX";
 /// The restart attempt, from the label `jobset.sigs.k8s.io/restart-attempt`.
 pub const ATTEMPT: &str = "QUORATE_ATTEMPT";
 /// The pod's name.

@@ -40,7 +40,8 @@ fn examples_of_configurations_are_read() {
         let config = AgentConfig::parse(example.as_bytes()).unwrap();
         assert_eq!(AgentConfig::parse(config.render().as_bytes()).unwrap(), config);
     }
-    for name in [env::GROUP, env::INDEX, env::ATTEMPT, env::POD_UID, env::NODE_NAME] {
+    for name in [env::GROUP, env::INDEX, env::JOB_INDEX, env::ATTEMPT, env::POD_UID, env::NODE_NAME]
+    {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
     assert!(page.contains(paths::CONFIG_DIR) && page.contains(paths::SECRET_DIR));

@@ -125,6 +125,7 @@ fn config(dir: &Path, size: u32) -> AgentConfig {
         name: name.into(),
         first_rank,
         count,
+        pods_per_job: None,
         slots: Slots::Auto,
     };
     AgentConfig {

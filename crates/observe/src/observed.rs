@@ -68,6 +68,24 @@ pub struct GroupShape {
     pub first_rank: u32,
     /// Pods now.
     pub size: u32,
+    /// The Jobs that they are in, equally many in each; 0 is taken for 1.
+    pub jobs: u32,
+}
+
+impl GroupShape {
+    /// Pods of each of its Jobs.
+    pub fn pods_per_job(&self) -> u32 {
+        self.size / self.jobs.max(1)
+    }
+
+    /// The name that people use for its n-th pod: group, Job and index, `worker-0-3`.
+    pub(crate) fn pod_name(&self, n: u32) -> String {
+        let (job, index) = match self.jobs {
+            0 | 1 => (0, n),
+            _ => (n / self.pods_per_job().max(1), n % self.pods_per_job().max(1)),
+        };
+        format!("{}-{job}-{index}", self.name)
+    }
 }
 
 /// What kept the plan from being carried out. Whoever applies the plan finds it.
@@ -124,6 +142,7 @@ impl Shape {
                     name: group.name.to_string(),
                     first_rank: group.first_rank,
                     size: group.size,
+                    jobs: group.jobs,
                 })
                 .collect(),
         }
@@ -136,15 +155,23 @@ impl Shape {
         let size = spec.size.unwrap_or(1 + groups).max(1).cast_unsigned();
         let program = spec.program.is_some() || !spec.command.is_empty();
         let min_size = spec.min_size.map_or(size, |min| min.max(1).cast_unsigned());
-        let workers = GroupShape { name: WORKER.to_owned(), first_rank: 1, size: size - 1 };
-        let launcher = GroupShape { name: LAUNCHER.to_owned(), first_rank: 0, size: 1 };
+        let together = spec.topology.as_ref().and_then(|topology| topology.group_size).unwrap_or(0);
+        let jobs = match together.max(0).cast_unsigned() {
+            pods @ 2.. if (size - 1) % pods == 0 => (size - 1) / pods,
+            _ => 1,
+        };
+        let workers = GroupShape { name: WORKER.to_owned(), first_rank: 1, size: size - 1, jobs };
+        let launcher = GroupShape { name: LAUNCHER.to_owned(), first_rank: 0, size: 1, jobs: 1 };
         let max_restarts = spec.failure_policy.max_restarts.max(0).cast_unsigned();
         Self { size, min_size, max_restarts, program, groups: vec![launcher, workers] }
     }
 
     /// The rank of a pod of this cluster; `None` for a group that it does not have.
-    pub fn rank(&self, group: &str, index: u32) -> Option<u32> {
-        self.groups.iter().find(|one| one.name == group).map(|one| one.first_rank + index)
+    pub fn rank(&self, pod: &PodFacts) -> Option<u32> {
+        let group = self.groups.iter().find(|group| group.name == pod.group)?;
+        let before =
+            if group.jobs > 1 { pod.job_index.checked_mul(group.pods_per_job())? } else { 0 };
+        group.first_rank.checked_add(before)?.checked_add(pod.index)
     }
 }
 
@@ -221,5 +248,34 @@ impl Observed {
     pub(crate) fn own_workload(&self) -> Option<&WorkloadFacts> {
         let uid = &self.own_jobset()?.uid;
         self.workload.as_deref().filter(|workload| workload.owners.contains(uid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(job_index: u32, index: u32) -> PodFacts {
+        PodFacts { group: WORKER.to_owned(), job_index, index, ..PodFacts::default() }
+    }
+
+    #[test]
+    fn ranks_of_a_group_of_several_jobs_are_those_of_its_names() {
+        let workers = GroupShape { name: WORKER.to_owned(), first_rank: 1, size: 6, jobs: 3 };
+        let names: Vec<String> = (0..6).map(|n| workers.pod_name(n)).collect();
+        assert_eq!(names[..3], ["worker-0-0", "worker-0-1", "worker-1-0"]);
+        let shape = Shape { groups: vec![workers], ..Shape::default() };
+        for (n, name) in names.iter().enumerate() {
+            let n = u32::try_from(n).unwrap();
+            let pod = pod(n / 2, n % 2);
+            assert_eq!((&pod.short_name(), shape.rank(&pod)), (name, Some(1 + n)));
+        }
+    }
+
+    #[test]
+    fn a_group_that_shrinks_keeps_the_ranks_of_those_that_leave() {
+        let workers = GroupShape { name: WORKER.to_owned(), first_rank: 1, size: 2, jobs: 1 };
+        let shape = Shape { groups: vec![workers], ..Shape::default() };
+        assert_eq!(shape.rank(&pod(0, 5)), Some(6));
     }
 }

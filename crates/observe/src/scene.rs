@@ -76,8 +76,7 @@ impl<'a> Scene<'a> {
         };
         let mut pods = BTreeMap::new();
         for pod in observed.own_pods() {
-            let Some(rank) = shape.rank(&pod.group, pod.index).filter(|rank| *rank < shape.size)
-            else {
+            let Some(rank) = shape.rank(pod).filter(|rank| *rank < shape.size) else {
                 continue;
             };
             let best = pods.entry(rank).or_insert(pod);

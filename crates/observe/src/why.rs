@@ -21,6 +21,7 @@ mod making;
 mod object;
 mod pods;
 mod scheduler;
+mod topology;
 pub(crate) mod words;
 
 use std::fmt::Write as _;

@@ -35,6 +35,7 @@ pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, domain: Option<&str>)
                 name: group.name.to_string(),
                 first_rank: group.first_rank,
                 count: group.max_size,
+                pods_per_job: (group.jobs > 1).then(|| group.pods_per_job()),
                 slots: group.slots.map_or(Slots::Auto, Slots::Fixed),
             })
             .collect(),

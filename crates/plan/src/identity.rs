@@ -26,13 +26,22 @@ pub fn identity(cluster: &ValidatedMiniCluster) -> String {
     (config.size, config.min_size) = (0, 0);
     config.cluster.uid.clear();
     let templates: Vec<_> = cluster.groups.iter().map(|group| &group.template).collect();
-    let fixed = serde_json::json!({
+    let mut fixed = serde_json::json!({
         "config": config,
         "templates": templates,
         "maxRestarts": cluster.max_restarts,
         "onWorkerLost": cluster.on_worker_lost,
         "activeDeadlineSeconds": cluster.active_deadline_seconds,
     });
+    // Only where there is one, so that clusters without have the hash that they were made with.
+    if let Some(topology) = &cluster.topology {
+        fixed["topology"] = serde_json::json!([
+            topology.key,
+            topology.group_size,
+            topology.exclusive,
+            topology.required,
+        ]);
+    }
     let mut text = format!("{VERSION}{:016x}", fnv1a(fixed.to_string().as_bytes()));
     let bounded = cluster.written.contains_key("maxSize");
     for (field, hash) in &cluster.written {

@@ -64,7 +64,7 @@ fn replicated_job(
     group: &ValidatedGroup,
     context: &Context,
 ) -> ReplicatedJob {
-    let pods = group.size.cast_signed();
+    let pods = group.pods_per_job().cast_signed();
     let launcher = group.name.as_str() == LAUNCHER;
     let mut job = JobSpec {
         parallelism: Some(pods),
@@ -87,7 +87,7 @@ fn replicated_job(
     ReplicatedJob {
         name: group.name.to_string(),
         group_name: "default".to_owned(),
-        replicas: 1,
+        replicas: group.jobs.cast_signed(),
         template: JobTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: Some(labels::of_pod(cluster, group.name.as_str())),

@@ -11,6 +11,8 @@ pub const CLUSTER: &str = "quorate.dev/cluster";
 pub const GROUP: &str = "quorate.dev/group";
 /// `launcher` or `worker`, whatever the group is called.
 pub const ROLE: &str = "quorate.dev/role";
+/// The role of all pods but the launcher's.
+pub const WORKER_ROLE: &str = "worker";
 /// What the user asked for and a living cluster cannot take ([`crate::identity`]).
 pub const SPEC_HASH: &str = "quorate.dev/spec-hash";
 
@@ -28,7 +30,7 @@ pub fn of_object(cluster: &ValidatedMiniCluster) -> BTreeMap<String, String> {
 
 /// What a group's pods have besides the labels of their user.
 pub fn of_pod(cluster: &ValidatedMiniCluster, group: &str) -> BTreeMap<String, String> {
-    let role = if group == LAUNCHER { LAUNCHER } else { "worker" };
+    let role = if group == LAUNCHER { LAUNCHER } else { WORKER_ROLE };
     [(CLUSTER, cluster.name.as_str()), (GROUP, group), (ROLE, role)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into()

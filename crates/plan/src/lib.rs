@@ -17,6 +17,7 @@ pub mod labels;
 mod meta;
 pub mod names;
 mod network_policy;
+mod placement;
 mod pod;
 mod rules;
 mod secret;

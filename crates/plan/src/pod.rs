@@ -10,12 +10,13 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use quorate_api::ValidatedMiniCluster;
-use quorate_api::jobset::label::RESTART_ATTEMPT;
+use quorate_api::jobset::label::{JOB_INDEX, RESTART_ATTEMPT};
+use quorate_api::names::LAUNCHER;
 use quorate_api::validate::ValidatedGroup;
 use quorate_contract::{env, paths};
 
 use crate::names::pod as name;
-use crate::{Context, labels, names};
+use crate::{Context, labels, names, placement};
 
 /// Seconds between SIGTERM and SIGKILL unless the template says otherwise: Kubernetes' own default.
 const GRACE_SECONDS: i64 = 30;
@@ -46,6 +47,9 @@ pub(crate) fn template(
     // Variables for each Service of the namespace would swamp the environment of every rank.
     pod.enable_service_links.get_or_insert(false);
     leave_lost_nodes(pod, cluster.orphan_timeout_seconds);
+    if let Some(topology) = cluster.topology.as_ref().filter(|_| group.name.as_str() != LAUNCHER) {
+        placement::place(pod, topology);
+    }
     if group.host_network() {
         // The default policy would resolve with the node's file, which knows no Service.
         pod.dns_policy.get_or_insert_with(|| "ClusterFirstWithHostNet".to_owned());
@@ -131,7 +135,7 @@ fn variables(group: &ValidatedGroup) -> Vec<EnvVar> {
             ..EnvVarSource::default()
         }),
     };
-    vec![
+    let mut variables = vec![
         EnvVar {
             name: env::GROUP.to_owned(),
             value: Some(group.name.to_string()),
@@ -142,7 +146,11 @@ fn variables(group: &ValidatedGroup) -> Vec<EnvVar> {
         field(env::POD_UID, "metadata.uid".to_owned()),
         field(env::POD_IP, "status.podIP".to_owned()),
         field(env::NODE_NAME, "spec.nodeName".to_owned()),
-    ]
+    ];
+    if group.jobs > 1 {
+        variables.push(field(env::JOB_INDEX, format!("metadata.labels['{JOB_INDEX}']")));
+    }
+    variables
 }
 
 /// The init container that copies the agent. It passes the restricted Pod Security Standard, and its

@@ -35,7 +35,7 @@ fn planned() -> PodSpec {
 fn users_cannot_set_the_variables_of_the_agent() {
     let pod = planned();
     let ours = pod.containers[0].env.iter().flatten().map(|variable| variable.name.as_str());
-    for name in ours.chain([env::INDEX]) {
+    for name in ours.chain([env::INDEX, env::JOB_INDEX]) {
         assert!(refused(&json!({"env": [{"name": name, "value": "x"}]})), "{name}");
     }
     // The log filter is theirs.
@@ -93,6 +93,7 @@ fn the_hash_changes_with_what_a_living_cluster_cannot_take() {
         ("activeDeadlineSeconds", json!(60)),
         ("network", json!({"subdomain": "net"})),
         ("bootstrap", json!({"port": 9000})),
+        ("topology", json!({"key": "rack"})),
     ] {
         assert_ne!(with(field, value), same, "{field}");
     }

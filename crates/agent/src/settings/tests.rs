@@ -15,8 +15,20 @@ fn config() -> AgentConfig {
         min_size: 3,
         max_size: 3,
         groups: vec![
-            Group { name: "launcher".into(), first_rank: 0, count: 1, slots: Slots::Auto },
-            Group { name: "worker".into(), first_rank: 1, count: 2, slots: Slots::Auto },
+            Group {
+                name: "launcher".into(),
+                first_rank: 0,
+                count: 1,
+                pods_per_job: None,
+                slots: Slots::Auto,
+            },
+            Group {
+                name: "worker".into(),
+                first_rank: 1,
+                count: 2,
+                pods_per_job: None,
+                slots: Slots::Auto,
+            },
         ],
         bootstrap: Bootstrap {
             fanout: 0,

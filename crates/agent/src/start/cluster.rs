@@ -189,10 +189,17 @@ impl<'a> Cluster<'a> {
 
 fn config(args: &Args, min_size: u32, dir: &Path) -> AgentConfig {
     let slots = args.slots.map_or(Slots::Auto, Slots::Fixed);
-    let mut groups = vec![Group { name: "launcher".into(), first_rank: 0, count: 1, slots }];
+    let mut groups =
+        vec![Group { name: "launcher".into(), first_rank: 0, count: 1, pods_per_job: None, slots }];
     if args.test_size > 1 {
         let count = args.test_size - 1;
-        groups.push(Group { name: "worker".into(), first_rank: 1, count, slots });
+        groups.push(Group {
+            name: "worker".into(),
+            first_rank: 1,
+            count,
+            pods_per_job: None,
+            slots,
+        });
     }
     let program = match (&args.command[..], args.ntasks) {
         ([], _) => Program::None,

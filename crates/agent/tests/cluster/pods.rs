@@ -77,6 +77,7 @@ impl Plan {
             name: name.into(),
             first_rank,
             count,
+            pods_per_job: None,
             slots: self.slots,
         };
         let mut groups = vec![group("launcher", 0, 1)];

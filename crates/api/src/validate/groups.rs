@@ -2,7 +2,7 @@
 
 use super::pods::{Merged, MergedTemplates};
 use super::spec::{number, number_at};
-use super::{Findings, GroupName, ValidatedGroup};
+use super::{Findings, GroupName, ValidatedGroup, ValidatedTopology};
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::{MAX_SIZE, MiniClusterSpec};
 use crate::names::{BUDGET, LAUNCHER, WORKER, cost, is_dns_1035_label};
@@ -219,7 +219,11 @@ pub(super) fn budget(
 }
 
 /// Puts sizes and templates together.
-pub(super) fn validated(sizes: &Sizes, merged: MergedTemplates) -> Vec<ValidatedGroup> {
+pub(super) fn validated(
+    sizes: &Sizes,
+    topology: Option<&ValidatedTopology>,
+    merged: MergedTemplates,
+) -> Vec<ValidatedGroup> {
     // Without groups of the user's there is one worker group, with the base template.
     let workers = if merged.groups.is_empty() { vec![merged.base] } else { merged.groups };
     sizes
@@ -231,6 +235,7 @@ pub(super) fn validated(sizes: &Sizes, merged: MergedTemplates) -> Vec<Validated
             first_rank: group.first_rank,
             size: group.size,
             max_size: group.max_size,
+            jobs: topology.map_or(1, |topology| topology.jobs(&group.name, group.size)),
             slots: group.slots,
             template,
             main,

@@ -58,6 +58,12 @@ pub(super) fn warn(spec: &MiniClusterSpec, findings: &mut Findings) {
                 .hint("quorate itself is in charge here"),
         );
     }
+    if spec.topology.is_some() {
+        findings.push(
+            Finding::warning(FieldPath::new("spec.topology"), "not played on this machine")
+                .hint("all pods are on one node here; names and ranks are those of its groups"),
+        );
+    }
     let launcher = spec.launcher.as_ref().and_then(|launcher| launcher.template.as_ref());
     let groups = spec.groups.iter().enumerate().map(|(at, group)| {
         (FieldPath::new("spec.groups").index(at).key("template"), group.template.as_ref())

@@ -25,8 +25,9 @@ pub(super) struct MergedTemplates {
 }
 
 /// Variables that the agent reads; the plan sets them.
-const RESERVED_VARIABLES: [&str; 7] = [
+const RESERVED_VARIABLES: [&str; 8] = [
     "JOB_COMPLETION_INDEX",
+    "QUORATE_JOB_INDEX",
     "QUORATE_GROUP",
     "QUORATE_ATTEMPT",
     "QUORATE_POD_NAME",
@@ -189,7 +190,16 @@ fn reserved_keys(path: &FieldPath, own: &PodTemplateSpec, findings: &mut Finding
         metadata.annotations.iter().flatten().map(|(key, _)| ("metadata.annotations", key));
     for (field, key) in labels.chain(annotations) {
         let owner = key.split_once('/').map_or("", |(domain, _)| domain);
-        if ["quorate.dev", "jobset.sigs.k8s.io", "batch.kubernetes.io"].contains(&owner) {
+        if owner == "alpha.jobset.sigs.k8s.io" {
+            // It would give the launcher a domain of its own, and its pods wait for each other's nodes.
+            findings.push(
+                Finding::error(
+                    path.then(field).key(key),
+                    "exclusive placement by JobSet does not work with a launcher",
+                )
+                .hint("leave it out, and set spec.topology with exclusive: true"),
+            );
+        } else if ["quorate.dev", "jobset.sigs.k8s.io", "batch.kubernetes.io"].contains(&owner) {
             findings.push(
                 Finding::error(
                     path.then(field).key(key),

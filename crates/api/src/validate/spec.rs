@@ -3,7 +3,7 @@
 use super::groups::{self, Sizes};
 use super::{
     ClusterName, Findings, Queueing, Target, ValidatedMiniCluster, ValidatedProgram, hash, local,
-    pods, program,
+    pods, program, topology,
 };
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::{MiniCluster, MiniClusterSpec, OnWorkerLost};
@@ -55,6 +55,7 @@ pub(super) fn check(
     let merged = pods::check(spec, target, findings);
     let program = program::check(spec, sizes.as_ref(), findings);
     let on_worker_lost = on_worker_lost(spec, program.as_ref(), findings);
+    let topology = topology::check(spec, sizes.as_ref(), findings);
     let queueing = queueing(object, findings);
     managed_by(spec, findings);
     host_network_ports(spec, sizes.as_ref(), findings);
@@ -66,7 +67,7 @@ pub(super) fn check(
         return None;
     }
     let (name, sizes) = (name?, sizes?);
-    let groups = groups::validated(&sizes, merged);
+    let groups = groups::validated(&sizes, topology.as_ref(), merged);
     Some(ValidatedMiniCluster {
         namespace,
         uid: object.metadata.uid.clone(),
@@ -85,6 +86,7 @@ pub(super) fn check(
         subdomain: subdomain.unwrap_or_else(|| name.clone()),
         name: ClusterName(name),
         network_policy: spec.network.network_policy,
+        topology,
         suspend: spec.suspend,
         ttl_seconds_after_finished: ttl,
         active_deadline_seconds: deadline,

@@ -161,6 +161,9 @@ fn matches(pattern: &str, text: &str) -> bool {
         r"^[a-z]([-a-z0-9]*[a-z0-9])?$" => quorate_api::names::is_dns_1035_label(text),
         r"^[ -<>-~]+$" => quorate_api::names::is_variable(text),
         r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[!-~]+$" => quorate_api::names::is_controller(text),
+        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$" => {
+            quorate_api::names::is_label_key(text)
+        }
         other => panic!("the pattern {other} is new: say here what it means"),
     }
 }

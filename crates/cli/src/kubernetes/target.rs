@@ -67,11 +67,12 @@ fn resolve(
     Ok(Found { cluster, pod, pods })
 }
 
-/// The youngest pod of each name, the launcher first, then by group and index.
+/// The youngest pod of each name, the launcher first, then by group, Job and index.
 pub(super) fn youngest(mut pods: Vec<PodFacts>) -> Vec<PodFacts> {
     let launcher = quorate_api::names::LAUNCHER;
     pods.sort_by(|a, b| {
-        let key = |pod: &PodFacts| (pod.group != launcher, pod.group.clone(), pod.index);
+        let key =
+            |pod: &PodFacts| (pod.group != launcher, pod.group.clone(), pod.job_index, pod.index);
         key(a).cmp(&key(b)).then_with(|| {
             (b.attempt, b.deleting.is_none(), b.created).cmp(&(
                 a.attempt,

@@ -195,7 +195,7 @@ impl Picture<'_> {
         let mut by_rank: BTreeMap<u32, &PodFacts> = BTreeMap::new();
         let Some(shape) = self.observed.shape.as_deref() else { return by_rank };
         for pod in self.observed.own_pods() {
-            let Some(rank) = shape.rank(&pod.group, pod.index) else { continue };
+            let Some(rank) = shape.rank(pod) else { continue };
             let younger = by_rank.get(&rank).is_none_or(|known| {
                 (pod.deleting.is_none(), pod.created) > (known.deleting.is_none(), known.created)
             });

@@ -211,7 +211,8 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
     }
     for group in wanted.shape.groups.iter().filter(|group| group.name != LAUNCHER) {
         let differs = |job: &&JobFacts| {
-            job.completions != pods(group.size) || job.parallelism != pods(group.size)
+            let planned = pods(group.pods_per_job());
+            job.completions != planned || job.parallelism != planned
         };
         let alive = |job: &&JobFacts| {
             job.deleting.is_none() && job.complete.holds().is_none() && job.failed.holds().is_none()

@@ -29,7 +29,9 @@ pub struct PodFacts {
     pub job: String,
     /// The group, which is also the replicated job: `launcher`, `worker`, ...
     pub group: String,
-    /// The index in its group. The rank is the group's first rank plus this.
+    /// The index of its Job among those of the group.
+    pub job_index: u32,
+    /// The index in its Job. [`crate::Shape::rank`] makes the rank of it.
     pub index: u32,
     /// The restart attempt that it belongs to.
     pub attempt: u32,
@@ -174,6 +176,7 @@ impl PodFacts {
                 .or_else(|| label(metadata, jobset_label::REPLICATED_JOB))
                 .unwrap_or_default()
                 .to_owned(),
+            job_index: number(label(metadata, jobset_label::JOB_INDEX)),
             index: number(label(metadata, INDEX).or_else(|| annotation(metadata, INDEX))),
             attempt: number(label(metadata, jobset_label::RESTART_ATTEMPT)),
             node: spec.and_then(|spec| spec.node_name.clone()),
@@ -224,7 +227,7 @@ impl PodFacts {
 
     /// The name that people use for it: group, Job and index, `worker-0-3`.
     pub fn short_name(&self) -> String {
-        format!("{}-0-{}", self.group, self.index)
+        format!("{}-{}-{}", self.group, self.job_index, self.index)
     }
 }
 

@@ -116,10 +116,7 @@ fn name_of(scene: &Scene<'_>, rank: u32) -> String {
     let groups = scene.shape.groups.iter();
     let group =
         groups.filter(|group| group.first_rank <= rank).max_by_key(|group| group.first_rank);
-    group.map_or_else(
-        || format!("rank {rank}"),
-        |group| format!("{}-0-{}", group.name, rank - group.first_rank),
-    )
+    group.map_or_else(|| format!("rank {rank}"), |group| group.pod_name(rank - group.first_rank))
 }
 
 /// What a pod that does not run is doing.

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::conditions::reason;
 use quorate_api::status::Failure;
 
-use super::{Cause, Found, scheduler, words};
+use super::{Cause, Found, scheduler, topology, words};
 use crate::facts::pod::{ContainerFacts, ContainerState, Phase, PodFacts};
 use crate::failure;
 use crate::scene::Scene;
@@ -254,7 +254,11 @@ fn unschedulable(
 ) -> Found {
     let requests = pod.unscheduled.as_ref().map(|why| why.requests.clone()).unwrap_or_default();
     let verdict = scheduler::condense(words, &requests);
-    let message = format!("{who} cannot be scheduled: {}", verdict.words);
+    let topology = scene.observed.cluster.spec.topology.as_ref();
+    let topology = topology.filter(|_| scheduler::is_about_affinity(words));
+    let wish = topology.map(|topology| format!("; {}", topology::wish(topology)));
+    let message =
+        format!("{who} cannot be scheduled: {}{}", verdict.words, wish.unwrap_or_default());
     let found = Found::new(Cause::Unschedulable, message);
     let placed = scene.shape.size.saturating_sub(names.len() as u32);
     let launcher = scene.pods.get(&0).is_some_and(|pod| pod.node.is_some());
@@ -275,7 +279,10 @@ fn unschedulable(
             };
             found.advise(format!("{less}{fewer}, or add nodes"))
         }
-        None => found.advise(format!("change what is named{fewer}, or add nodes that fit")),
+        None => found.advise(match topology {
+            Some(topology) => format!("{}{fewer}, {}", topology::TO_DO, topology::more(topology)),
+            None => format!("change what is named{fewer}, or add nodes that fit"),
+        }),
     }
 }
 

@@ -44,6 +44,11 @@ pub(super) fn condense(message: &str, requests: &Requests) -> Verdict {
     Verdict { words: text, resource: insufficient(only).map(str::to_owned) }
 }
 
+/// Whether it is, at least for some nodes, affinity that keeps the pods away.
+pub(super) fn is_about_affinity(message: &str) -> bool {
+    message.contains("affinity")
+}
+
 /// A reason and how many nodes it is about; none if it is about the pod.
 type Counted = (Option<u32>, String);
 

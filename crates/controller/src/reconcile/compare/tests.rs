@@ -19,7 +19,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn group(name: &str, first_rank: u32, size: u32) -> GroupShape {
-    GroupShape { name: name.into(), first_rank, size }
+    GroupShape { name: name.into(), first_rank, size, jobs: 1 }
 }
 
 /// A cluster of a launcher and `workers` workers.
@@ -248,6 +248,16 @@ fn the_size_is_that_of_the_worker_s_job_and_again_after_a_restart() {
     let decision = compare(&wanted(5), &queued, at(0));
     assert_eq!(decision.actions, []);
     assert_eq!(decision.obstacles, [Obstacle::Immutable { fields: vec!["spec.size".into()] }]);
+}
+
+#[test]
+fn jobs_of_topology_groups_have_the_pods_of_one_group() {
+    let mut wanted = wanted(6);
+    let mut shape = (*wanted.shape).clone();
+    shape.groups[1].jobs = 3;
+    wanted.shape = shape.into();
+    let grouped = with(|seen| seen.observed.jobs = vec![Arc::new(job("worker", 2))]);
+    assert_eq!(actions(&wanted, &grouped), []);
 }
 
 #[test]
