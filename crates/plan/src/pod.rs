@@ -156,7 +156,7 @@ fn variables(group: &ValidatedGroup) -> Vec<EnvVar> {
 /// The init container that copies the agent. It passes the restricted Pod Security Standard, and its
 /// limits equal its requests so that a Guaranteed pod (exclusive CPUs) stays one.
 fn install(pod: &PodSpec, context: &Context) -> Container {
-    let resources: BTreeMap<String, Quantity> = [("cpu", "100m"), ("memory", "32Mi")]
+    let resources: BTreeMap<String, Quantity> = [("cpu", "50m"), ("memory", "32Mi")]
         .map(|(k, v)| (k.to_owned(), Quantity(v.into())))
         .into();
     // The image names a numeric user of its own; a pod that is told to be root must not reach here.
