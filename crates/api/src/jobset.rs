@@ -28,6 +28,9 @@ pub mod label {
     pub const JOB_KEY: &str = "jobset.sigs.k8s.io/job-key";
 }
 
+/// What `spec.managedBy` calls the controller that is built into JobSet; nothing there means the same.
+pub const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
+
 /// What a JobSet shall be.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -262,4 +265,16 @@ fn default_group() -> String {
 
 fn one() -> i32 {
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::Resource;
+
+    #[test]
+    fn the_type_is_of_the_version_that_is_named_here() {
+        assert_eq!(JobSet::version(&()), VERSION);
+        assert_eq!(JobSet::api_version(&()), format!("{}/{VERSION}", JobSet::group(&())));
+    }
 }

@@ -160,7 +160,8 @@ pub struct MiniClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
-    /// Seconds that one attempt may take from the start of the launcher's Job. Default: no limit.
+    /// Seconds from start to end, restarts included, after which the cluster fails; a suspension
+    /// begins them anew, as in a Job. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub active_deadline_seconds: Option<i64>,

@@ -77,7 +77,7 @@ pub struct ValidatedMiniCluster {
     pub suspend: Option<bool>,
     /// Seconds from the end to the deletion of the JobSet.
     pub ttl_seconds_after_finished: Option<u32>,
-    /// Seconds that one attempt may take.
+    /// Seconds that the whole run may take.
     pub active_deadline_seconds: Option<u32>,
     /// Labels and annotations for Kueue, with its prefix.
     pub queueing: Queueing,

@@ -16,6 +16,7 @@ mod tests;
 use job::{Job, JobPlan, Verdict};
 use policy::{FailedJob, JobSetVerdict};
 use quorate_api::jobset::{JobSetSpec, Operator, RestartStrategy, StartupOrder};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// One pod of one attempt. A replaced pod differs in `number` only.
@@ -114,6 +115,8 @@ pub struct Player {
     restarts: u32,
     counted: u32,
     suspended: bool,
+    /// When the Jobs of each group first started since the last suspension.
+    begun: BTreeMap<(String, u32), Duration>,
     outcome: Option<Outcome>,
 }
 
@@ -151,6 +154,7 @@ impl Player {
             restarts: 0,
             counted: 0,
             suspended,
+            begun: BTreeMap::new(),
             outcome: None,
         })
     }
@@ -182,7 +186,12 @@ impl Player {
                     job.pod_ended(&pod, exit, now);
                 }
             }
-            Event::Suspend(suspended) => self.suspended = suspended,
+            Event::Suspend(suspended) => {
+                self.suspended = suspended;
+                if suspended {
+                    self.begun.clear();
+                }
+            }
             Event::Tick => {}
         }
         // The Job controller first, then the JobSet controller, which may make Jobs.
@@ -195,6 +204,9 @@ impl Player {
     fn reconcile_jobs(&mut self, now: Duration, actions: &mut Vec<Action>) {
         for job in &mut self.jobs {
             job.reconcile(now, actions);
+            if let Some(started) = job.started().filter(|_| !self.suspended) {
+                self.begun.entry((job.group.clone(), job.place)).or_insert(started);
+            }
         }
         self.jobs.retain(|job| !job.is_gone());
     }
@@ -291,7 +303,9 @@ impl Player {
                 // Also true while the Job of the last attempt is still there.
                 let exists = self.jobs.iter().any(|j| j.group == *group && j.place == index);
                 if !exists {
-                    let job = Job::new(group, index, self.restarts, plan.clone(), self.suspended);
+                    let mut job =
+                        Job::new(group, index, self.restarts, plan.clone(), self.suspended);
+                    job.begun = self.begun.get(&(group.clone(), index)).copied();
                     self.jobs.push(job);
                 }
             }

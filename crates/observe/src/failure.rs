@@ -207,7 +207,7 @@ fn of_jobs(scene: &Scene<'_>) -> Option<Failure> {
     let limit = spec.active_deadline_seconds;
     let limited = limit.is_some();
     let limit = limit.map(|seconds| format!(" of {seconds} s")).unwrap_or_default();
-    let over = format!("the time limit{limit} of one attempt was over (activeDeadlineSeconds)");
+    let over = format!("the time limit{limit} was over (activeDeadlineSeconds)");
     // The plan's rules that fail a JobSet at once: one on the time limit, and those on lost workers
     // where the user wants no restart for them.
     let by_rule =

@@ -109,6 +109,8 @@ pub(super) struct Job {
     backoff: Failures,
     tries: BTreeMap<u32, u32>,
     started: Option<Duration>,
+    /// When the first attempt started: its time limit goes on, as the owner of a JobSet sees to.
+    pub(super) begun: Option<Duration>,
     suspended: bool,
     deleting: bool,
     verdict: Option<Verdict>,
@@ -135,6 +137,7 @@ impl Job {
             backoff: Failures::default(),
             tries: BTreeMap::new(),
             started: None,
+            begun: None,
             suspended,
             deleting: false,
             verdict: None,
@@ -149,6 +152,10 @@ impl Job {
     /// Deleted, and its last pod is gone.
     pub(super) fn is_gone(&self) -> bool {
         self.deleting && self.active.is_empty()
+    }
+
+    pub(super) fn started(&self) -> Option<Duration> {
+        self.started
     }
 
     pub(super) fn has_pods(&self) -> bool {
@@ -173,6 +180,7 @@ impl Job {
         self.suspended = suspended;
         if suspended {
             self.started = None;
+            self.begun = None;
             self.stop_pods(actions);
         }
     }
@@ -258,7 +266,7 @@ impl Job {
         if self.counted > self.plan.backoff_limit {
             let message = format!("{} pods of {name} failed", self.counted);
             self.fail(job_failure::BACKOFF_LIMIT_EXCEEDED, message, now);
-        } else if self.plan.deadline.is_some_and(|d| now >= started + d) {
+        } else if self.plan.deadline.is_some_and(|d| now >= self.begun.unwrap_or(started) + d) {
             let message = format!("{name} was active longer than its deadline");
             self.fail(job_failure::DEADLINE_EXCEEDED, message, now);
         } else if let Some(limit) = self.plan.max_failed_indexes
@@ -314,7 +322,7 @@ impl Job {
         if self.deleting || self.suspended || self.verdict.is_some() {
             return None;
         }
-        let deadline = self.plan.deadline.zip(self.started).map(|(d, s)| s + d);
+        let deadline = self.plan.deadline.zip(self.begun.or(self.started)).map(|(d, s)| s + d);
         self.by_index
             .iter()
             .filter(|(index, _)| !self.failed.contains(index) && !self.succeeded.contains(index))

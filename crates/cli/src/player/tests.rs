@@ -348,6 +348,30 @@ fn the_deadline_of_a_job_is_a_failure_of_its_own() {
 }
 
 #[test]
+fn the_time_limit_goes_on_over_restarts_and_begins_anew_after_a_suspension() {
+    let mut stage = Stage::new(jobset(1, &|spec| {
+        spec["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] = json!(60);
+        spec["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = json!(0);
+        spec["failurePolicy"]["maxRestarts"] = json!(9);
+        spec["failurePolicy"]["rules"] = json!([
+            {"name": "late", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
+        ]);
+    }));
+    stage.pass(40);
+    stage.exits("launcher-0-0", 1, false);
+    stage.obey();
+    assert_eq!((stage.player.attempt(), &stage.outcome), (1, &None));
+    assert_eq!(stage.player.next_timer(stage.now), Some(Duration::from_mins(1)));
+    stage.tell(Event::Suspend(true));
+    stage.obey();
+    stage.tell(Event::Suspend(false));
+    assert_eq!(stage.player.next_timer(stage.now), Some(stage.now + Duration::from_mins(1)));
+    stage.pass(60);
+    stage.obey();
+    assert_eq!(stage.failed(), "FailJobSetFailurePolicyAction");
+}
+
+#[test]
 fn a_suspended_jobset_has_jobs_but_no_pods_until_it_is_resumed() {
     let mut stage = Stage::new(jobset(1, &|spec| spec["suspend"] = json!(true)));
     assert_eq!((stage.live.len(), stage.player.jobs.len()), (0, 2));

@@ -57,6 +57,11 @@ pub async fn apply(
                 let patch = json!({"metadata": {"uid": uid}, "spec": spec});
                 patch_object::<Job>(context, key, job, &patch).await?
             }
+            Action::Limit { job, uid, seconds } => {
+                let spec = json!({"activeDeadlineSeconds": seconds});
+                let patch = json!({"metadata": {"uid": uid}, "spec": spec});
+                patch_object::<Job>(context, key, job, &patch).await?
+            }
             Action::ForceDelete { pod, uid } => {
                 tracing::info!(
                     mc.ns = key.namespace,

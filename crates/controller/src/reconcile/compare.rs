@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::conditions::{self, reason};
+use quorate_api::jobset;
 use quorate_api::minicluster::KIND;
 use quorate_api::names::LAUNCHER;
 use quorate_api::status::MiniClusterStatus;
@@ -17,9 +18,6 @@ use quorate_observe::{JobFacts, JobSetFacts, Observed, Obstacle};
 
 use super::memory::until;
 use super::plan::Wanted;
-
-/// The controller that is built into JobSet.
-const JOBSET_CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
 
 /// What was seen of one cluster.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +54,15 @@ pub enum Action {
         uid: String,
         /// Pods from now on.
         pods: u32,
+    },
+    /// Leave a launcher's Job of a later attempt what is left of the time limit.
+    Limit {
+        /// The Job.
+        job: String,
+        /// Its UID.
+        uid: String,
+        /// Seconds from its start.
+        seconds: i64,
     },
     /// Delete a pod that is being deleted on a node that does not answer.
     ForceDelete {
@@ -199,7 +206,7 @@ fn keep(wanted: &Wanted, seen: &Seen, decision: &mut Decision) {
 /// What a living JobSet takes: suspension and size.
 fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decision) {
     let observed = &seen.observed;
-    if jobset.managed_by.as_deref().is_some_and(|by| by != JOBSET_CONTROLLER) {
+    if jobset.managed_by.as_deref().is_some_and(|by| by != jobset::CONTROLLER) {
         // Its Jobs and pods are elsewhere.
         return;
     }
@@ -209,13 +216,13 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
             decision.act(Action::Suspend { uid: jobset.uid.clone(), suspend });
         }
     }
+    if let Some(limit) = limit(wanted, observed) {
+        decision.act(limit);
+    }
     for group in wanted.shape.groups.iter().filter(|group| group.name != LAUNCHER) {
         let differs = |job: &&JobFacts| {
             let planned = pods(group.pods_per_job());
             job.completions != planned || job.parallelism != planned
-        };
-        let alive = |job: &&JobFacts| {
-            job.deleting.is_none() && job.complete.holds().is_none() && job.failed.holds().is_none()
         };
         let jobs = observed.own_jobs().filter(|job| job.group == group.name);
         let Some(job) = jobs.filter(alive).find(differs) else { continue };
@@ -227,6 +234,33 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
             decision.act(Action::Resize { job, uid, pods: group.size });
         }
     }
+}
+
+fn alive(job: &&JobFacts) -> bool {
+    job.deleting.is_none() && job.complete.holds().is_none() && job.failed.holds().is_none()
+}
+
+/// JobSet makes every attempt's Job with the whole time limit. A later one gets what earlier ones left,
+/// so that the limit is that of the whole run, as in a Job; like there a suspension begins it anew.
+fn limit(wanted: &Wanted, observed: &Observed) -> Option<Action> {
+    let limit = i64::from(wanted.active_deadline_seconds?);
+    if observed.attempt() == 0 {
+        return None;
+    }
+    let status = observed.cluster.status.as_ref()?;
+    let started = status.start_time.as_ref()?.0;
+    let resumed = status.conditions.iter().find(|c| c.type_ == conditions::SUSPENDED);
+    let resumed = resumed.filter(|c| c.status == "False").map(|c| c.last_transition_time.0);
+    let begun = resumed.map_or(started, |resumed| started.max(resumed));
+    let mut jobs = observed.own_jobs().filter(|job| job.group == LAUNCHER);
+    let job = jobs.find(|job| alive(job) && !job.suspended)?;
+    let seconds = (limit - job.started?.duration_since(begun).as_secs()).max(1);
+    let (name, uid) = (job.name.clone(), job.uid.clone());
+    job.limit.is_none_or(|limit| limit > seconds).then_some(Action::Limit {
+        job: name,
+        uid,
+        seconds,
+    })
 }
 
 fn pods(size: u32) -> i32 {

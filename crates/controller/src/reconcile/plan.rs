@@ -18,6 +18,8 @@ pub struct Wanted {
     pub suspend: Option<bool>,
     /// Seconds from the end to the deletion of the MiniCluster.
     pub ttl_seconds: Option<u32>,
+    /// Seconds that the whole run may take.
+    pub active_deadline_seconds: Option<u32>,
     /// The name of the ConfigMap.
     pub config_map: String,
     /// The name of the NetworkPolicy, where one is wanted.
@@ -34,6 +36,7 @@ impl Wanted {
             identity: quorate_plan::identity(cluster),
             suspend: cluster.suspend,
             ttl_seconds: cluster.ttl_seconds_after_finished,
+            active_deadline_seconds: cluster.active_deadline_seconds,
             config_map: names::config_map(cluster),
             // The same condition as the plan's own.
             network_policy: (cluster.network_policy && !cluster.port_per_rank())

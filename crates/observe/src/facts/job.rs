@@ -33,6 +33,10 @@ pub struct JobFacts {
     pub failed_pods: i32,
     /// Whether `spec.suspend` is true.
     pub suspended: bool,
+    /// Seconds from its start after which it fails.
+    pub limit: Option<i64>,
+    /// When it was started; a suspension takes that back.
+    pub started: Option<Timestamp>,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// When its deletion was asked for.
@@ -63,6 +67,8 @@ impl JobFacts {
             succeeded: status.and_then(|status| status.succeeded).unwrap_or_default(),
             failed_pods: status.and_then(|status| status.failed).unwrap_or_default(),
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or_default(),
+            limit: spec.and_then(|spec| spec.active_deadline_seconds),
+            started: at(status.and_then(|status| status.start_time.as_ref())),
             created: at(metadata.creation_timestamp.as_ref()),
             deleting: at(metadata.deletion_timestamp.as_ref()),
             complete: reading(conditions, "Complete"),

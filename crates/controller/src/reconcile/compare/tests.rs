@@ -251,6 +251,48 @@ fn the_size_is_that_of_the_worker_s_job_and_again_after_a_restart() {
 }
 
 #[test]
+fn a_later_attempt_has_what_is_left_of_the_time_limit() {
+    let wanted = Wanted { active_deadline_seconds: Some(60), ..wanted(3) };
+    let again = |started: i64, limit: i64| {
+        with(|seen| {
+            let launcher = JobFacts {
+                attempt: 1,
+                started: Some(at(started)),
+                limit: Some(limit),
+                ..job("launcher", 1)
+            };
+            let workers = JobFacts { attempt: 1, ..job("worker", 3) };
+            seen.observed.jobs = vec![Arc::new(launcher), Arc::new(workers)];
+            let mut cluster = cluster();
+            cluster.status = Some(quorate_api::status::MiniClusterStatus {
+                start_time: Some(Time(at(0))),
+                ..Default::default()
+            });
+            seen.observed.cluster = Arc::new(cluster);
+        })
+    };
+    let left = |seconds: i64| {
+        vec![Action::Limit { job: "hello-launcher-0".into(), uid: "job-launcher".into(), seconds }]
+    };
+    assert_eq!(actions(&wanted, &again(40, 60)), left(20));
+    assert_eq!(actions(&wanted, &again(40, 20)), [], "it is said once");
+    assert_eq!(actions(&wanted, &again(70, 60)), left(1), "none is left");
+    assert_eq!(actions(&wanted, &seen()), [], "the first attempt has all of it");
+    let mut resumed = again(40, 60);
+    let mut cluster = (*resumed.observed.cluster).clone();
+    cluster.status.as_mut().unwrap().conditions.push(Condition {
+        type_: conditions::SUSPENDED.into(),
+        status: "False".into(),
+        last_transition_time: Time(at(30)),
+        reason: "Resumed".into(),
+        message: String::new(),
+        observed_generation: None,
+    });
+    resumed.observed.cluster = Arc::new(cluster);
+    assert_eq!(actions(&wanted, &resumed), left(50));
+}
+
+#[test]
 fn jobs_of_topology_groups_have_the_pods_of_one_group() {
     let mut wanted = wanted(6);
     let mut shape = (*wanted.shape).clone();
