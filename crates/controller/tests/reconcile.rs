@@ -220,6 +220,22 @@ async fn every_write_names_its_writer() {
 }
 
 #[tokio::test]
+async fn fields_that_the_server_drops_are_told() {
+    let world = World::new(hello());
+    let pod = "/spec/replicatedJobs/1/template/spec/template/spec/enableServiceLinks";
+    world.server.0.lock().unwrap().unknown.push(pod);
+    world.watch();
+    world.look().await.unwrap();
+    let state = world.server.0.lock().unwrap();
+    let events = state.calls.iter().filter(|call| call.path.ends_with("/events"));
+    let dropped: Vec<_> = events.filter(|call| call.body["reason"] == "FieldsDropped").collect();
+    assert_eq!(dropped.len(), 1, "{dropped:?}");
+    let note = dropped[0].body["note"].as_str().unwrap();
+    let field = "spec.replicatedJobs[1].template.spec.template.spec.enableServiceLinks";
+    assert!(note.contains(field), "{note}");
+}
+
+#[tokio::test]
 async fn a_controller_that_dies_at_any_write_leaves_what_the_next_one_completes() {
     for done in [false, true] {
         for at in 0..5 {

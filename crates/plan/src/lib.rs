@@ -21,6 +21,7 @@ mod placement;
 mod pod;
 mod rules;
 mod secret;
+mod stored;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -31,6 +32,7 @@ use quorate_contract::AgentConfig;
 pub use identity::{changes, identity};
 pub use quorate_contract::keys::Seed;
 pub use rules::{Broken, check_jobset};
+pub use stored::dropped;
 
 /// What the plan needs to know besides the MiniCluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

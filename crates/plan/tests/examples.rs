@@ -5,9 +5,14 @@ use quorate_plan::{Context, Seed, check_jobset, plan};
 
 #[test]
 fn every_example_is_planned() {
-    insta::glob!("../../../examples", "*/minicluster.yaml", |path| {
+    every("*/minicluster.yaml", Target::Local);
+    every("kubernetes/*.yaml", Target::Kubernetes);
+}
+
+fn every(pattern: &str, target: Target) {
+    insta::glob!("../../../examples", pattern, |path| {
         let text = std::fs::read_to_string(path).unwrap();
-        let document = load(&text, Target::Local).unwrap_or_else(|f| panic!("{path:?}: {f:?}"));
+        let document = load(&text, target).unwrap_or_else(|f| panic!("{path:?}: {f:?}"));
         let context = Context { agent_image: "quorate/agent".into(), cluster_domain: None };
         let planned = plan(&document.validated, &context, &Seed::new([0; 32]));
         assert_eq!(check_jobset(&planned.jobset), []);

@@ -75,6 +75,24 @@ fn rank_and_attempt_come_from_the_environment() {
 }
 
 #[test]
+fn the_rank_counts_through_the_jobs_of_a_group() {
+    let pod = pod();
+    let mut config = config();
+    (config.groups[1].count, config.groups[1].pods_per_job) = (6, Some(2));
+    (config.size, config.min_size, config.max_size) = (7, 7, 7);
+    std::fs::write(pod.dir.path().join("agent.json"), config.render()).unwrap();
+    let of_job = |name: &str| match name {
+        "QUORATE_JOB_INDEX" => Some("2".to_owned()),
+        name => variables(WORKER)(name),
+    };
+    let (settings, _) = Settings::read(&pod.flags, &of_job).unwrap();
+    assert_eq!((settings.rank, settings.display_name()), (6, "worker-2-1".into()));
+    // No Job is named where a group has one only.
+    let (settings, _) = Settings::read(&pod.flags, &variables(WORKER)).unwrap();
+    assert_eq!(settings.display_name(), "worker-0-1");
+}
+
+#[test]
 fn flags_override_the_environment() {
     let mut pod = pod();
     pod.flags.rank = Some(1);

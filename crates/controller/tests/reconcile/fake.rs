@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub(crate) calls: Vec<Call>,
     pub(crate) faults: Vec<Fault>,
     /// Cuts the connection at this write (from 0), which is carried out all the same or not.
+    /// JSON pointers that this server's definitions do not know: it keeps nothing there.
+    pub(crate) unknown: Vec<&'static str>,
     pub(crate) crash_at: Option<(usize, bool)>,
     version: u64,
 }
@@ -160,7 +162,14 @@ impl State {
                 if self.objects.contains_key(&path) {
                     return status_of(409, "AlreadyExists", "already exists");
                 }
-                (StatusCode::CREATED, self.store(&path, call.body.clone()))
+                let mut object = call.body.clone();
+                for pointer in &self.unknown {
+                    let (parent, field) = pointer.rsplit_once('/').unwrap();
+                    if let Some(Value::Object(parent)) = object.pointer_mut(parent) {
+                        parent.remove(field);
+                    }
+                }
+                (StatusCode::CREATED, self.store(&path, object))
             }
             Method::PATCH => self.patch(path, &call.body),
             Method::DELETE => {

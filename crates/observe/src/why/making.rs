@@ -2,6 +2,7 @@
 //! status, so the words come from events.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use quorate_api::jobset;
 
 use super::{Cause, Found, words};
 use crate::facts::event::EventFacts;
@@ -11,8 +12,6 @@ use crate::scene::Scene;
 /// a controller that is given a thousand of them at once has been seen to need more than a minute
 /// for the last ones, and must not be called silent by each of them.
 const SILENCE: SignedDuration = SignedDuration::from_secs(60);
-/// JobSet's own controller.
-const JOBSET_CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
 
 pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
     let jobset = scene.jobset?;
@@ -41,11 +40,22 @@ fn no_children(scene: &Scene<'_>) -> bool {
     scene.pods.is_empty() && scene.observed.own_jobs().next().is_none()
 }
 
+/// Whether a group has fewer Jobs than planned, as far as that is known.
+fn lacks_jobs(scene: &Scene<'_>) -> bool {
+    if scene.observed.own_jobs().next().is_none() {
+        return scene.pods.is_empty();
+    }
+    scene.shape.groups.iter().any(|group| {
+        let jobs = scene.observed.own_jobs().filter(|job| job.group == group.name).count();
+        jobs < group.jobs.max(1) as usize
+    })
+}
+
 fn silence(scene: &Scene<'_>) -> Found {
     let other = scene
         .jobset
         .and_then(|jobset| jobset.managed_by.as_deref())
-        .filter(|name| *name != JOBSET_CONTROLLER);
+        .filter(|name| *name != jobset::CONTROLLER);
     match other {
         Some(name) => Found::new(
             Cause::JobSetSilent,
@@ -76,7 +86,8 @@ fn jobs_refused(scene: &Scene<'_>) -> Option<Found> {
         "HeadlessServiceCreationFailed" => "the headless Service",
         _ => "a PersistentVolumeClaim",
     };
-    if what == "a Job" && !no_children(scene) {
+    // Such an event may be of an attempt that is over: what it is about has to be missing.
+    if what == "a Job" && !lacks_jobs(scene) {
         return None;
     }
     let message = format!("JobSet cannot make {what}: {}", words::quote(&event.message));
@@ -91,12 +102,12 @@ fn pods_refused(scene: &Scene<'_>, missing: u32) -> Option<Found> {
         if jobs.peek().is_some() {
             return jobs.any(|job| job.name == event.name && job.uid == event.uid);
         }
-        // Without the Jobs themselves, their names have to do: a Job has one index here, 0.
-        scene
-            .shape
-            .groups
-            .iter()
-            .any(|group| event.name == format!("{}-{}-0", jobset.name, group.name))
+        // Without the Jobs themselves, their names have to do.
+        scene.shape.groups.iter().any(|group| {
+            let prefix = format!("{}-{}-", jobset.name, group.name);
+            let index = event.name.strip_prefix(&prefix).and_then(|rest| rest.parse().ok());
+            index.is_some_and(|index: u32| index < group.jobs.max(1))
+        })
     };
     let event = newest(scene, |event| {
         event.kind == "Job"

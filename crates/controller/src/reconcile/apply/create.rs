@@ -16,6 +16,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{GetParams, PostParams};
+use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
@@ -31,6 +32,9 @@ use crate::context::{Context, FIELD_MANAGER};
 use crate::reconcile::compare::Kept;
 use crate::reconcile::validate::validated;
 use crate::watch::{Key, place};
+
+/// Dropped fields that an event names; its note may have 1 KiB.
+const MOST_FIELDS: usize = 5;
 
 /// What came of a create.
 enum Made<K> {
@@ -72,7 +76,12 @@ pub(super) async fn everything(
         return Ok(obstacles);
     }
     match post(context, &uid, &jobset).await? {
-        Made::New(jobset) => {
+        Made::New(stored) => {
+            let dropped = quorate_plan::dropped(&jobset, &stored);
+            if !dropped.is_empty() {
+                warn_of_dropped(context, key, cluster, &dropped).await;
+            }
+            let jobset = stored;
             // Known at once: the next look may come before the watch has seen it.
             if let Some(place) = place(&jobset.metadata) {
                 context.caches.jobsets.put(place, JobSetFacts::from_jobset(&jobset));
@@ -82,6 +91,27 @@ pub(super) async fn everything(
         Made::Not(obstacle) => obstacles.push(obstacle),
     }
     Ok(obstacles)
+}
+
+/// Fields that the API server did not keep: pods will not be what was asked for. Told once, as an event,
+/// since nothing can be done about this JobSet.
+async fn warn_of_dropped(context: &Context, key: &Key, cluster: &MiniCluster, fields: &[String]) {
+    tracing::warn!(mc.ns = key.namespace, mc.name = key.name, ?fields, "the JobSet lost fields");
+    let more = fields.len().saturating_sub(MOST_FIELDS);
+    let named = fields.iter().take(MOST_FIELDS).cloned().collect::<Vec<_>>().join(", ");
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: "FieldsDropped".to_owned(),
+        note: Some(format!(
+            "the API server dropped {named}{more} of the JobSet: update JobSet's definition"
+        )),
+        action: "Create".to_owned(),
+        secondary: None,
+    };
+    if let Err(error) = context.recorder.publish(&event, &cluster.object_ref(&())).await {
+        tracing::warn!(mc.name = key.name, reason = event.reason, %error, "event lost");
+    }
 }
 
 /// Makes one object again that was deleted. Not the Secret: it is not watched, and a new seed would
