@@ -339,9 +339,10 @@ pub struct Bootstrap {
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1))]
     pub timeout_seconds: i32,
-    /// Seconds that a broker cut off from rank 0 goes on before it stops its tasks and leaves.
+    /// Seconds that a broker cut off from rank 0 goes on before it stops its tasks and leaves. Longer
+    /// than the 5 s of silence that brokers bear without a doubt.
     #[serde(default = "default_orphan_timeout")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 6))]
     pub orphan_timeout_seconds: i32,
 }
 

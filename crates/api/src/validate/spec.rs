@@ -10,6 +10,9 @@ use crate::minicluster::{MiniCluster, MiniClusterSpec, OnWorkerLost};
 use crate::names::{is_controller, is_dns_1035_label};
 use std::collections::BTreeMap;
 
+/// Seconds; one less is refused by the agent, since the overlay doubts a silent broker after 5.
+const SHORTEST_ORPHAN_TIMEOUT: i32 = 6;
+
 /// Runs every rule; `None` when a part is so wrong that no whole can be made.
 pub(super) fn check(
     object: &MiniCluster,
@@ -34,7 +37,7 @@ pub(super) fn check(
         findings,
         "spec.bootstrap.orphanTimeoutSeconds",
         spec.bootstrap.orphan_timeout_seconds,
-        1,
+        SHORTEST_ORPHAN_TIMEOUT,
         i32::MAX,
     );
     let max_restarts = number(
