@@ -3,6 +3,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::generate::SchemaSettings;
+use serde::Serialize as _;
+use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::minicluster::crd;
@@ -66,7 +68,18 @@ fn load_schema() -> String {
     if let Some(schema) = schema.as_object_mut() {
         strip(schema);
     }
-    serde_json::to_string(&schema).expect("a schema is plain data") + "\n"
+    lines(&schema)
+}
+
+/// JSON on many lines, so that two changes of the types meet in no line but their own.
+fn lines(value: &Value) -> String {
+    let mut text = Vec::new();
+    let narrow = PrettyFormatter::with_indent(b" ");
+    value
+        .serialize(&mut Serializer::with_formatter(&mut text, narrow))
+        .expect("a schema is plain data");
+    text.push(b'\n');
+    String::from_utf8(text).expect("JSON is text")
 }
 
 fn strip(schema: &mut Map<String, Value>) {

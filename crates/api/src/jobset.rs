@@ -1,4 +1,4 @@
-//! JobSet, the part that a MiniCluster uses: group `jobset.x-k8s.io`, [`VERSION`].
+//! JobSet, the part that a MiniCluster uses: group `jobset.x-k8s.io`, version `v1alpha2`.
 //!
 //! The types follow the CustomResourceDefinition of JobSet v0.12. All that is known of the format is
 //! in this module, because a `v1` with conversion is expected. Fields that Quorate neither sets nor
@@ -8,9 +8,6 @@ use k8s_openapi::api::batch::v1::JobTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
-
-/// The version of the API that these types speak.
-pub const VERSION: &str = "v1alpha2";
 
 /// Labels and annotations that the JobSet controller puts on its Jobs and their pods.
 pub mod label {
