@@ -46,6 +46,8 @@ pub struct Launchers {
 
 struct Shared {
     metrics: Arc<Metrics>,
+    /// Since when anybody is asked.
+    since: Timestamp,
     dials: Semaphore,
     table: Mutex<HashMap<Key, Entry>>,
     listeners: Mutex<Vec<(Scope, mpsc::UnboundedSender<Key>)>>,
@@ -72,6 +74,7 @@ impl Launchers {
     pub fn new(seeds: Arc<dyn Seeds>, metrics: Arc<Metrics>) -> Self {
         let shared = Shared {
             metrics,
+            since: Timestamp::now(),
             dials: Semaphore::new(DIALS),
             table: Mutex::default(),
             listeners: Mutex::default(),
@@ -100,6 +103,16 @@ impl Launchers {
             return;
         };
         if let Some(entry) = table.get_mut(key) {
+            let (cluster, pod) = {
+                let known = entry.target.borrow();
+                (known.cluster_uid.clone(), known.pod_uid.clone())
+            };
+            if cluster != target.cluster_uid {
+                self.shared.metrics.launchers().gone(&cluster);
+            } else if pod != target.pod_uid {
+                // Until the next pod has spoken.
+                self.shared.metrics.launchers().silent(&cluster);
+            }
             if entry.heard.as_ref().is_some_and(|heard| heard.pod_uid != target.pod_uid) {
                 entry.heard = None;
             }
@@ -131,8 +144,10 @@ impl Launchers {
 
 impl Drop for Launchers {
     fn drop(&mut self) {
-        for entry in lock(&self.shared.table).values() {
+        for (_, entry) in lock(&self.shared.table).drain() {
             entry.task.abort();
+            // A controller that no longer leads tells nothing of clusters.
+            self.shared.metrics.launchers().gone(&entry.target.borrow().cluster_uid);
         }
     }
 }
@@ -160,7 +175,8 @@ impl Shared {
         if entry.silent_since.take().is_some() {
             tracing::info!(mc.ns = key.namespace, mc.name = key.name, "the launcher answers again");
         }
-        self.metrics.launchers().told(&target.cluster_uid, &sample(&status, last.as_deref()));
+        let sample = sample(&status, last.as_deref(), self.since);
+        self.metrics.launchers().told(&target.cluster_uid, &sample);
         let new = last.is_none_or(|last| target::says_more(&last, &status));
         let status = Arc::new(status);
         entry.heard = Some(Heard { pod_uid: target.pod_uid.clone(), at: Timestamp::now(), status });
@@ -187,7 +203,7 @@ impl Shared {
         }
         let lost = entry.heard.take().is_some();
         if lost {
-            self.metrics.launchers().gone(&target.cluster_uid);
+            self.metrics.launchers().silent(&target.cluster_uid);
         }
         drop(table);
         if lost {
@@ -279,13 +295,20 @@ fn waits() -> impl Iterator<Item = Duration> + Send {
         .build()
 }
 
-/// What metrics need. A round trip that was told before does not count twice.
-fn sample(status: &ClusterStatus, last: Option<&ClusterStatus>) -> LauncherSample {
+/// What metrics need of a status, when launchers are asked `since` then. A round trip that was told
+/// before does not count twice.
+fn sample(
+    status: &ClusterStatus,
+    last: Option<&ClusterStatus>,
+    since: Timestamp,
+) -> LauncherSample {
     let figures = status.figures.clone().unwrap_or_default();
     let told = last.and_then(|last| last.figures.as_ref()?.round_trip.as_ref());
     let fresh = figures.round_trip.as_ref().filter(|fresh| Some(*fresh) != told);
+    let began = status.phases.agent_started.and_then(|ms| i64::try_from(ms).ok());
     LauncherSample {
         online: status.online,
+        inherited: began.is_some_and(|began| began < since.as_millisecond()),
         received: figures.bytes_in,
         sent: figures.bytes_out,
         round_trip: fresh.map(|fresh| Duration::from_micros(fresh.most_micros)),

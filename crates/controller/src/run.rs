@@ -122,7 +122,10 @@ async fn look_at(
                 Ok(_) | Err(QueueError::ReconcilerFailed(..)) => {}
                 // An object that is gone before its turn has nobody to tell.
                 Err(QueueError::ObjectNotFound(gone)) => {
-                    context.begun(&Key::new(gone.namespace.unwrap_or_default(), gone.name));
+                    let key = Key::new(gone.namespace.unwrap_or_default(), gone.name);
+                    context.begun(&key);
+                    // A watch that was interrupted does not tell what was deleted meanwhile.
+                    context.forget(&key);
                 }
                 Err(error) => tracing::warn!(%error, "the queue stumbled"),
             }

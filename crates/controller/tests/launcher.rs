@@ -275,3 +275,26 @@ async fn another_seed_or_a_worker_gives_no_words() {
     wait(&launchers, "the launcher", |status| status.online == 2).await;
     assert_eq!(launchers.silent_since(&key()), None);
 }
+
+#[tokio::test]
+async fn a_controller_that_no_longer_leads_counts_no_brokers() {
+    let brokers = Brokers::start(2);
+    let (launchers, metrics) = launchers(SEED);
+    launchers.ask(&key(), Some(brokers.target(0, 2)));
+    wait(&launchers, "all brokers", |status| status.online == 2).await;
+    assert!(text(&metrics).contains("brokers_online 2"));
+    drop(launchers);
+    assert!(text(&metrics).contains("brokers_online 0"));
+}
+
+#[tokio::test]
+async fn a_cluster_made_again_under_its_name_is_not_counted_twice() {
+    let (first, second) = (Brokers::start(2), Brokers::start(1));
+    let (launchers, metrics) = launchers(SEED);
+    launchers.ask(&key(), Some(first.target(0, 2)));
+    wait(&launchers, "the first", |status| status.online == 2).await;
+    let target = Target { pod_uid: "another".into(), ..second.target(0, 1) };
+    launchers.ask(&key(), Some(target));
+    wait(&launchers, "the second", |status| status.online == 1).await;
+    assert!(text(&metrics).contains("brokers_online 1"), "{}", text(&metrics));
+}

@@ -24,6 +24,9 @@ struct DirectionLabel {
 pub struct LauncherSample {
     /// Brokers connected, the launcher included.
     pub online: u32,
+    /// Whether the launcher began before anybody here asked: another controller has counted what it
+    /// had moved until then.
+    pub inherited: bool,
     /// Bytes that the launcher's broker received since its start.
     pub received: u64,
     /// Bytes that it sent.
@@ -80,7 +83,11 @@ impl Launchers {
             self.round_trips.0.observe(round_trip.as_secs_f64());
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = last.insert(cluster.to_owned(), sample.clone()).unwrap_or_default();
+        let begin = || {
+            let counted = sample.inherited.then(|| sample.clone());
+            LauncherSample { online: 0, ..counted.unwrap_or_default() }
+        };
+        let before = last.insert(cluster.to_owned(), sample.clone()).unwrap_or_else(begin);
         let grown = |now: u64, before: u64| if now >= before { now - before } else { now };
         let add = |direction, bytes| {
             self.bytes.get_or_create(&DirectionLabel { direction }).inc_by(bytes);
@@ -90,12 +97,18 @@ impl Launchers {
         self.online.inc_by(i64::from(sample.online) - i64::from(before.online));
     }
 
-    /// A launcher is gone, or can no longer be reached.
-    pub fn gone(&self, cluster: &str) {
+    /// A launcher can no longer be reached. What it had counted is remembered: it may come back.
+    pub fn silent(&self, cluster: &str) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = last.remove(cluster) {
-            self.online.dec_by(i64::from(before.online));
+        if let Some(before) = last.get_mut(cluster) {
+            self.online.dec_by(i64::from(std::mem::take(&mut before.online)));
         }
+    }
+
+    /// A launcher is gone, or nobody asks it any more.
+    pub fn gone(&self, cluster: &str) {
+        self.silent(cluster);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
     }
 }
 
@@ -125,7 +138,29 @@ mod tests {
         for received in [100, 250, 20, 30] {
             launchers.told("a", &sample(1, received));
         }
-        let total = launchers.bytes.get_or_create(&DirectionLabel { direction: "received" }).get();
-        assert_eq!(total, 280);
+        assert_eq!(received(&launchers), 280);
+    }
+
+    fn received(launchers: &Launchers) -> u64 {
+        launchers.bytes.get_or_create(&DirectionLabel { direction: "received" }).get()
+    }
+
+    #[test]
+    fn a_launcher_that_was_silent_for_a_while_is_not_counted_twice() {
+        let launchers = Launchers::default();
+        launchers.told("a", &sample(4, 1_000));
+        launchers.silent("a");
+        assert_eq!(launchers.online.get(), 0);
+        launchers.told("a", &sample(4, 1_100));
+        assert_eq!((launchers.online.get(), received(&launchers)), (4, 1_100));
+    }
+
+    #[test]
+    fn what_the_controller_before_has_counted_is_left_to_it() {
+        let launchers = Launchers::default();
+        let inherited = |received| LauncherSample { inherited: true, ..sample(4, received) };
+        launchers.told("a", &inherited(1_000));
+        launchers.told("a", &inherited(1_250));
+        assert_eq!((launchers.online.get(), received(&launchers)), (4, 250));
     }
 }

@@ -23,6 +23,7 @@ fn busy() -> Metrics {
     metrics.term_lost("RenewDeadline");
     let sample = LauncherSample {
         online: 4,
+        inherited: false,
         received: 1_000,
         sent: 500,
         round_trip: Some(Duration::from_micros(300)),
@@ -67,6 +68,36 @@ fn every_metric_is_documented() {
     for line in whole().lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let name = line.split(' ').next().unwrap();
         assert!(page.contains(&format!("`{name}`")), "docs/spec/metrics.md says nothing of {name}");
+    }
+}
+
+/// Names of metrics in an expression, or in a whole file of expressions.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with("quorate_") || word.starts_with("process_"))
+}
+
+#[test]
+fn dashboard_and_alerts_use_metrics_that_exist() {
+    let text = whole();
+    let exist: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .collect();
+    for (file, text) in [
+        ("dashboard", include_str!("../../../../charts/quorate/files/dashboard.json")),
+        ("alerts", include_str!("../../../../charts/quorate/files/alerts.yaml")),
+    ] {
+        let expressions = text.lines().filter(|line| {
+            let line = line.trim_start();
+            line.starts_with("\"expr\":") || line.starts_with("expr:")
+        });
+        let used: Vec<&str> = expressions.flat_map(names).collect();
+        assert!(used.len() >= 4, "{file}: {used:?}");
+        for name in used {
+            assert!(exist.contains(&name), "{file} uses {name}, which does not exist");
+        }
     }
 }
 
