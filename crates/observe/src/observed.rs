@@ -157,7 +157,7 @@ impl Shape {
         let min_size = spec.min_size.map_or(size, |min| min.max(1).cast_unsigned());
         let together = spec.topology.as_ref().and_then(|topology| topology.group_size).unwrap_or(0);
         let jobs = match together.max(0).cast_unsigned() {
-            pods @ 2.. if (size - 1) % pods == 0 => (size - 1) / pods,
+            pods @ 2.. if (size - 1).is_multiple_of(pods) => (size - 1) / pods,
             _ => 1,
         };
         let workers = GroupShape { name: WORKER.to_owned(), first_rank: 1, size: size - 1, jobs };
