@@ -19,7 +19,6 @@ mod observed;
 mod scene;
 mod status;
 mod transitions;
-mod wants;
 mod why;
 
 pub use facts::event::EventFacts;
@@ -33,5 +32,4 @@ pub use facts::{Fact, Reading};
 pub use observed::{GroupShape, Live, Observed, Obstacle, Shape};
 pub use status::status;
 pub use transitions::{EventDraft, EventType, Pace, pace, transitions};
-pub use wants::{Wants, wants};
 pub use why::{Brokers, Cause, Why, recheck, why};

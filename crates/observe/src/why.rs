@@ -330,8 +330,7 @@ pub fn why(observed: &Observed, now: Timestamp) -> Why {
 pub fn recheck(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     let scene = Scene::new(observed, now);
     let deadlines = making::deadlines(&scene).chain(pods::deadlines(&scene));
-    let deadlines = deadlines.chain(brokers::deadlines(&scene)).chain(crate::wants::due(&scene));
-    deadlines.filter(|at| *at > now).min()
+    deadlines.chain(brokers::deadlines(&scene)).filter(|at| *at > now).min()
 }
 
 /// What refuses the object, if anything does: cause and sentence.

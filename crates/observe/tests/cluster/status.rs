@@ -7,8 +7,7 @@ use crate::seen::{Seen, read};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::status::{MiniClusterStatus, State};
 use quorate_observe::{
-    EventType, JobSetFacts, Observed, Pace, PodFacts, pace, recheck, status, transitions, wants,
-    why,
+    EventType, JobSetFacts, Observed, Pace, PodFacts, pace, recheck, status, transitions, why,
 };
 
 /// Lets the status of one look be the old one of the next.
@@ -321,21 +320,4 @@ fn a_silent_jobset_controller_is_looked_at_again_in_time() {
 fn a_running_cluster_needs_no_second_look() {
     let seen = read(RUNNING);
     assert_eq!(recheck(&seen.observed, seen.now), None);
-}
-
-#[test]
-fn facts_that_cost_a_request_are_wanted_in_trouble_only() {
-    let asks = |text: &str| {
-        let seen = read(text);
-        let wants = wants(&seen.observed, seen.now);
-        (wants.events, wants.workload)
-    };
-    assert_eq!(asks(RUNNING), (false, false));
-    assert_eq!(asks(include_str!("causes/pods-starting.yaml")), (false, false));
-    assert_eq!(asks(include_str!("causes/unschedulable-cpu.yaml")), (false, false));
-    assert_eq!(asks(include_str!("causes/pods-starting-slowly.yaml")), (true, false));
-    assert_eq!(asks(include_str!("causes/quota-exceeded.yaml")), (true, false));
-    assert_eq!(asks(include_str!("causes/mount-failed.yaml")), (true, false));
-    assert_eq!(asks(include_str!("causes/waiting-without-a-workload.yaml")), (false, true));
-    assert_eq!(asks(include_str!("causes/suspended-by-spec.yaml")), (false, false));
 }
