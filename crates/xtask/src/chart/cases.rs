@@ -92,6 +92,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("controller.concurrency=0", "concurrency"),
     ("controller.log.format=xml", "format"),
     ("controller.lease.durationSeconds=1", "durationSeconds"),
+    ("controller.lease.renewDeadlineSeconds=15", "renewDeadlineSeconds is 15"),
+    ("controller.lease.renewDeadlineSeconds=5", "renewDeadlineSeconds is 5"),
+    ("metrics.service.enabled=false,metrics.serviceMonitor.enabled=true", "serviceMonitor needs"),
+    ("replicas=two", "replicas"),
+    ("networkPolicy.scrapers=monitoring", "scrapers"),
     ("image.pullPolicy=Sometimes", "pullPolicy"),
     ("image.digest=latest", "digest"),
     ("crds.instal=true", "instal"),
@@ -132,18 +137,22 @@ pub(crate) fn run(helm: &Path, clock: Clock) -> Result<Tally> {
         "rights are explained",
         unexplained()?.map(|right| format!("docs/spec/security.md says nothing of `{right}`")),
     );
-    match output(Command::new("promtool").args([
-        "check",
-        "rules",
-        "charts/quorate/files/alerts.yaml",
-    ])) {
-        Ok((done, text)) => case("alerts", (!done).then_some(text)),
-        Err(missing) if workspace::in_ci() => case("alerts", Some(format!("{missing:#}"))),
-        Err(missing) => {
-            clock.say(format!("alerts are not checked (package prometheus): {missing:#}"));
-            tally.skipped += 1;
+    let alerts = [
+        ("alerts", ["check", "rules", "charts/quorate/files/alerts.yaml"]),
+        ("alerts fire when they should", ["test", "rules", "crates/xtask/src/chart/alerts.yaml"]),
+    ];
+    let mut skipped = 0;
+    for (name, arguments) in alerts {
+        match output(Command::new("promtool").args(arguments)) {
+            Ok((done, text)) => case(name, (!done).then_some(text)),
+            Err(missing) if workspace::in_ci() => case(name, Some(format!("{missing:#}"))),
+            Err(missing) => {
+                clock.say(format!("{name}: not checked (package prometheus): {missing:#}"));
+                skipped += 1;
+            }
         }
     }
+    tally.skipped += skipped;
     Ok(tally)
 }
 
