@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Where the tests' MiniClusters are.
 pub const NAMESPACE: &str = "default";
 /// Where the controller is.
-const SYSTEM: &str = "quorate-system";
+pub const SYSTEM: &str = "quorate-system";
 /// For whatever is waited for; the machine may be busy.
 const LIMIT: Duration = Duration::from_mins(4);
 
@@ -24,14 +24,24 @@ pub struct Lab {
 impl Lab {
     /// Starts it and waits until the controller leads.
     pub fn up(shape: Shape) -> Self {
+        let lab = Self::bare(shape);
+        lab.helm(&["install", "quorate", &chart(), "--create-namespace"]).unwrap();
+        lab.rolled_out();
+        lab
+    }
+
+    /// A Kubernetes with all images and no Quorate.
+    pub fn bare(shape: Shape) -> Self {
         let mut say = |line: &str| eprintln!("{line}");
         let archives = images::build(&images::ALL, &Binaries::default(), &mut say).unwrap();
         let cluster = Cluster::up(Shape { images: archives, ..shape }).unwrap();
-        let lab = Self { cluster };
-        lab.helm(&["install", "quorate", &chart(), "--create-namespace"]).unwrap();
-        lab.kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/quorate", "--timeout=120s"])
-            .unwrap_or_else(|error| panic!("{error}\n{}", lab.system()));
-        lab
+        Self { cluster }
+    }
+
+    /// Waits until all replicas of the controller are there and ready.
+    pub fn rolled_out(&self) {
+        self.kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/quorate", "--timeout=120s"])
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.system()));
     }
 
     /// Runs Helm in the controller's namespace; answers its output, or its error.
@@ -84,6 +94,13 @@ impl Lab {
             .kubectl(&["-n", NAMESPACE, "get", kind, name, "--ignore-not-found", "-o", "json"])
             .unwrap();
         (!text.is_empty()).then(|| serde_json::from_str(&text).unwrap())
+    }
+
+    /// All objects of a kind in a namespace.
+    pub fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
+        let text = self.kubectl(&["-n", namespace, "get", kind, "-o", "json"]).unwrap();
+        let list: Value = serde_json::from_str(&text).unwrap();
+        list["items"].as_array().unwrap().clone()
     }
 
     /// All objects of a kind with the labels of a MiniCluster.

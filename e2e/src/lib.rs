@@ -10,4 +10,4 @@
 pub mod bench;
 mod lab;
 
-pub use lab::{Lab, NAMESPACE};
+pub use lab::{Lab, NAMESPACE, SYSTEM};

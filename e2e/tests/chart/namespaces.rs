@@ -1,0 +1,60 @@
+//! A controller for some namespaces: a Role in each, nothing of the cluster, and no word about others.
+
+use crate::{IMAGE, chart, stand, trail};
+
+#[test]
+fn named_namespaces_take_roles_alone_and_others_are_ignored() {
+    let mut stand = stand();
+    stand.lab.kubectl(&["create", "namespace", "team"]).unwrap();
+    let values = stand.lab.cluster.folder().path("values.json").display().to_string();
+    let upgrade = ["upgrade", "quorate", &chart(), "--values", &values];
+    stand.changing_roles(|lab| {
+        let mut named = upgrade.to_vec();
+        named.push("--set=watch.namespaces={team}");
+        lab.helm(&named).unwrap();
+        lab.rolled_out();
+    });
+    let begin = trail::end(&stand.lab.cluster);
+    let lab = &stand.lab;
+    for kind in ["clusterrole", "clusterrolebinding"] {
+        let found = lab.kubectl(&["get", kind, "quorate", "--ignore-not-found", "-o", "name"]);
+        assert_eq!(found.unwrap(), "");
+    }
+    lab.kubectl(&["-n", "team", "get", "role,rolebinding", "quorate"]).unwrap();
+    let account = "system:serviceaccount:quorate-system:quorate";
+    let may = |verb: &str, resource: &str, namespace: &str| {
+        let ask = ["auth", "can-i", verb, resource, "-n", namespace, "--as", account];
+        lab.kubectl(&ask).is_ok_and(|answer| answer == "yes")
+    };
+    assert!(may("create", "secrets", "team"));
+    assert!(!may("create", "secrets", "default"));
+    assert!(!may("get", "secrets", "quorate-system"));
+
+    let program = "program: {command: ['true']}";
+    let outside = "outside";
+    lab.minicluster(outside, &format!("{IMAGE}\n{program}"));
+    lab.create(
+        "apiVersion: quorate.dev/v1alpha1\nkind: MiniCluster
+metadata: {name: inside, namespace: team}
+spec: {image: 'localhost/busybox:v1', program: {command: ['true']}}",
+    )
+    .unwrap();
+    let done = ["-n", "team", "wait", "--for=condition=Succeeded", "mc/inside", "--timeout=120s"];
+    lab.kubectl(&done).unwrap();
+    assert!(lab.get("minicluster", outside).unwrap()["status"].is_null());
+    assert!(lab.get("jobset", outside).is_none());
+    let asked = trail::of(&lab.cluster, account);
+    let refused: Vec<_> =
+        asked.iter().filter(|asked| asked.at > begin && asked.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+
+    stand.changing_roles(|lab| {
+        lab.helm(&upgrade).unwrap();
+        lab.rolled_out();
+    });
+    // With all namespaces it is no longer outside.
+    let lab = &stand.lab;
+    lab.state(outside, "Succeeded");
+    lab.kubectl(&["delete", "mc", outside]).unwrap();
+    lab.kubectl(&["delete", "namespace", "team"]).unwrap();
+}
