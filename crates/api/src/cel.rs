@@ -8,6 +8,8 @@
 
 use kube::core::Rule;
 
+use crate::names::RESERVED_DOMAINS;
+
 /// `spec.size`, or what it is without being written.
 const SIZE: &str =
     "(has(self.size) ? self.size : 1 + (has(self.groups) ? self.groups.map(g, g.size).sum() : 0))";
@@ -281,6 +283,23 @@ pub(crate) fn of_template(overlay: bool) -> Vec<Rule> {
         )
         .message("volume names with quorate- are those of the agent: take another name"),
     ];
+    for (field, message) in [
+        ("labels", "labels of quorate.dev, JobSet and Job are set by their owners: leave them out"),
+        (
+            "annotations",
+            "annotations of quorate.dev, JobSet and Job are set by their owners: leave them out",
+        ),
+    ] {
+        let domains = RESERVED_DOMAINS.map(|domain| format!("key.startsWith('{domain}/')"));
+        rules.push(
+            Rule::new(format!(
+                "!has(self.metadata) || !has(self.metadata.{field}) || \
+                 !self.metadata.{field}.exists(key, {})",
+                domains.join(" || ")
+            ))
+            .message(message),
+        );
+    }
     if overlay {
         rules.push(
             Rule::new(containers("c.name != 'main' || (!has(c.command) && !has(c.args))"))

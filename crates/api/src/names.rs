@@ -10,6 +10,14 @@ pub const LAUNCHER: &str = "launcher";
 /// The worker group of a MiniCluster that names none.
 pub const WORKER: &str = "worker";
 
+/// The label that puts a cluster into a LocalQueue of Kueue.
+pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+
+/// Domains of labels and annotations by which the plan, JobSet and Job tell pods. Exclusive topology
+/// of JobSet (`alpha`) would place the launcher on its own, and never with a gang.
+pub(crate) const RESERVED_DOMAINS: [&str; 4] =
+    ["quorate.dev", "jobset.sigs.k8s.io", "alpha.jobset.sigs.k8s.io", "batch.kubernetes.io"];
+
 /// Whether a text is a DNS label that starts with a letter (RFC 1035): what a Service or a Job of a
 /// JobSet may be called.
 pub fn is_dns_1035_label(text: &str) -> bool {

@@ -54,7 +54,12 @@ fn core<T: JsonSchema>(generator: &mut SchemaGenerator, required: Required) -> S
 
 fn templated(mut schema: Schema, overlay: bool) -> Schema {
     if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
-        let strings = json!({"type": "object", "additionalProperties": {"type": "string"}});
+        let strings = json!({
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            // A bound that makes the cost of rules over keys known.
+            "maxProperties": 128,
+        });
         *metadata = json!({
             "type": "object",
             "properties": {"labels": strings, "annotations": strings},

@@ -6,6 +6,7 @@ use super::program::variable_name;
 use super::{Findings, Target};
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::MiniClusterSpec;
+use crate::names::RESERVED_DOMAINS;
 use crate::template::merge::{base, overlay};
 use crate::template::{main_container, main_of};
 
@@ -199,7 +200,7 @@ fn reserved_keys(path: &FieldPath, own: &PodTemplateSpec, findings: &mut Finding
                 )
                 .hint("leave it out, and set spec.topology with exclusive: true"),
             );
-        } else if ["quorate.dev", "jobset.sigs.k8s.io", "batch.kubernetes.io"].contains(&owner) {
+        } else if RESERVED_DOMAINS.contains(&owner) {
             findings.push(
                 Finding::error(
                     path.then(field).key(key),

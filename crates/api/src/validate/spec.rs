@@ -7,7 +7,7 @@ use super::{
 };
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::{MiniCluster, MiniClusterSpec, OnWorkerLost};
-use crate::names::{is_controller, is_dns_1035_label};
+use crate::names::{QUEUE_NAME, is_controller, is_dns_1035_label};
 use std::collections::BTreeMap;
 
 /// Seconds; one less is refused by the agent, since the overlay doubts a silent broker after 5.
@@ -125,7 +125,6 @@ fn on_worker_lost(
 
 /// What is said to Kueue. With a queue it decides when pods run, so nobody else may.
 fn queueing(object: &MiniCluster, findings: &mut Findings) -> Queueing {
-    const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
     const PREFIXES: [&str; 2] = ["kueue.x-k8s.io/", "provreq.kueue.x-k8s.io/"];
     let of_kueue = |map: &Option<BTreeMap<String, String>>| -> BTreeMap<String, String> {
         map.iter()
@@ -146,6 +145,17 @@ fn queueing(object: &MiniCluster, findings: &mut Findings) -> Queueing {
             )
             .hint("leave suspend out; to keep the cluster away, set active: false in its Workload"),
         );
+    }
+    for key in ["job-min-parallelism", "elastic-job"].map(|key| format!("kueue.x-k8s.io/{key}")) {
+        if queueing.annotations.contains_key(&key) {
+            findings.push(
+                Finding::error(
+                    FieldPath::new("metadata.annotations").key(&key),
+                    "Kueue admits all pods of a cluster or none",
+                )
+                .hint("leave it out; with minSize the program starts before all brokers are there"),
+            );
+        }
     }
     queueing
 }
