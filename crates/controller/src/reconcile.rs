@@ -179,7 +179,7 @@ fn sooner(again: &mut Option<Duration>, wait: Duration) {
 fn patience(obstacle: &Obstacle) -> i64 {
     match obstacle {
         Obstacle::NameTaken { .. } => TAKEN,
-        Obstacle::Immutable { .. } | Obstacle::Refused { .. } => REFUSED,
+        Obstacle::Immutable { .. } | Obstacle::Queued { .. } | Obstacle::Refused { .. } => REFUSED,
     }
 }
 

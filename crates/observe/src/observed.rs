@@ -40,6 +40,8 @@ pub struct Observed {
     pub live: Option<Live>,
     /// The Workload, where Kueue is installed.
     pub workload: Option<Arc<WorkloadFacts>>,
+    /// The Workload of the same namespace that took its place ([`WorkloadFacts::preemptor`]).
+    pub preemptor: Option<Arc<WorkloadFacts>>,
     /// Events about the JobSet, its Jobs and pods. May be empty although there are some.
     pub events: Vec<EventFacts>,
 }
@@ -104,6 +106,13 @@ pub enum Obstacle {
     Immutable {
         /// The changed fields, such as `spec.image`; may be empty when they are not known.
         fields: Vec<String>,
+    },
+    /// The user asks for what Kueue alone decides. The cluster goes on as it was.
+    Queued {
+        /// What was asked for, such as `spec.size`.
+        field: String,
+        /// The LocalQueue; empty when Kueue manages JobSets outside of queues.
+        queue: String,
     },
     /// The API server or a webhook refused an object, and will do so again (403, 422).
     Refused {
@@ -245,7 +254,7 @@ impl Observed {
     }
 
     /// The Workload, if it is of this JobSet.
-    pub(crate) fn own_workload(&self) -> Option<&WorkloadFacts> {
+    pub fn own_workload(&self) -> Option<&WorkloadFacts> {
         let uid = &self.own_jobset()?.uid;
         self.workload.as_deref().filter(|workload| workload.owners.contains(uid))
     }

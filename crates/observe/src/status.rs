@@ -89,11 +89,9 @@ fn state(scene: &Scene<'_>) -> State {
 /// Brokers planned now. A change that the cluster could not take has changed nothing.
 fn size(scene: &Scene<'_>) -> i32 {
     let refused = scene.observed.shape.is_none()
-        || scene
-            .observed
-            .obstacles
-            .iter()
-            .any(|obstacle| matches!(obstacle, Obstacle::Immutable { .. }));
+        || scene.observed.obstacles.iter().any(|obstacle| {
+            matches!(obstacle, Obstacle::Immutable { .. } | Obstacle::Queued { .. })
+        });
     let planned = scene.shape.size.cast_signed();
     if refused { scene.old.size.unwrap_or(planned) } else { planned }
 }

@@ -76,12 +76,12 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
     let of_cluster = ListParams::default().labels(&format!("{}={name}", labels::CLUSTER));
     let recent = ListParams::default().limit(EVENTS);
     let pods = session.pods();
-    let (jobset, jobs, pods, events, workload) = tokio::join!(
+    let (jobset, jobs, pods, events, workloads) = tokio::join!(
         jobsets.get_opt(&name),
         jobs.list(&of_jobset),
         pods.list(&of_cluster),
         events.list(&recent),
-        workload(session, &name),
+        workloads(session),
     );
     let mut unseen = Vec::new();
     let jobset = seen("JobSets", jobset, &mut unseen).flatten();
@@ -98,6 +98,11 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
             about.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         })
     };
+    let uid = jobset.as_ref().and_then(|jobset| jobset.metadata.uid.clone()).unwrap_or_default();
+    let workload = workloads.iter().find(|workload| workload.owners.contains(&uid)).cloned();
+    let preemptor = workload.as_ref().and_then(|workload| workload.preemptor());
+    let preemptor =
+        preemptor.and_then(|uid| workloads.iter().find(|workload| workload.uid == uid)).cloned();
     let observed = Observed {
         cluster: Arc::new(cluster),
         shape,
@@ -108,6 +113,7 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
         pods: pods.iter().map(|pod| Arc::new(PodFacts::from_pod(pod))).collect(),
         live: None,
         workload: workload.map(Arc::new),
+        preemptor: preemptor.map(Arc::new),
         events: events.iter().filter(|event| own(event)).map(EventFacts::from_event).collect(),
     };
     Gathered { observed, unseen }
@@ -146,26 +152,19 @@ fn seen<T>(what: &str, result: kube::Result<T>, unseen: &mut Vec<String>) -> Opt
     }
 }
 
-/// Kueue's Workload of the JobSet. Where Kueue is not installed, or not for this user, there is
+/// Kueue's Workloads of the namespace. Where Kueue is not installed, or not for this user, there are
 /// none to speak of.
-async fn workload(session: &Session, jobset: &str) -> Option<WorkloadFacts> {
+async fn workloads(session: &Session) -> Vec<WorkloadFacts> {
     for version in ["v1beta2", "v1beta1"] {
         let kind = GroupVersionKind::gvk("kueue.x-k8s.io", version, "Workload");
         let resource = ApiResource::from_gvk_with_plural(&kind, "workloads");
         let api: Api<DynamicObject> =
             Api::namespaced_with(session.client.clone(), &session.namespace, &resource);
         let Ok(list) = api.list(&ListParams::default()).await else { continue };
-        return list
-            .items
-            .iter()
-            .find(|workload| {
-                let owners = workload.metadata.owner_references.iter().flatten();
-                owners.into_iter().any(|owner| owner.kind == "JobSet" && owner.name == jobset)
-            })
-            .and_then(|workload| serde_json::to_value(workload).ok())
-            .map(|workload| WorkloadFacts::from_json(&workload));
+        let values = list.items.iter().filter_map(|object| serde_json::to_value(object).ok());
+        return values.map(|value| WorkloadFacts::from_json(&value)).collect();
     }
-    None
+    Vec::new()
 }
 
 /// What the launcher's broker says of the cluster.

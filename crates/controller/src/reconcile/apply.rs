@@ -52,6 +52,10 @@ pub async fn apply(
                 let patch = json!({"metadata": {"uid": uid}, "spec": {"suspend": suspend}});
                 patch_object::<JobSet>(context, key, &key.name, &patch).await?
             }
+            Action::Label { uid, labels } => {
+                let patch = json!({"metadata": {"uid": uid, "labels": labels}});
+                patch_object::<JobSet>(context, key, &key.name, &patch).await?
+            }
             Action::Resize { job, uid, pods } => {
                 let spec = json!({"parallelism": pods, "completions": pods});
                 let patch = json!({"metadata": {"uid": uid}, "spec": spec});

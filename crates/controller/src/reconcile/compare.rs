@@ -6,6 +6,7 @@
 
 mod lost;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -18,6 +19,9 @@ use quorate_observe::{JobFacts, JobSetFacts, Observed, Obstacle};
 
 use super::memory::until;
 use super::plan::Wanted;
+
+/// The label that names a WorkloadPriorityClass of Kueue.
+const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 
 /// What was seen of one cluster.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +49,13 @@ pub enum Action {
         uid: String,
         /// Whether it shall be suspended.
         suspend: bool,
+    },
+    /// Give a JobSet labels of Kueue that its MiniCluster has now.
+    Label {
+        /// The JobSet's UID.
+        uid: String,
+        /// The labels that differ.
+        labels: BTreeMap<String, String>,
     },
     /// Give a worker Job another number of pods.
     Resize {
@@ -210,15 +221,22 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
         // Its Jobs and pods are elsewhere.
         return;
     }
-    if jobset.queue.is_none() {
+    // Kueue may manage JobSets without a queue too; then it has made a Workload.
+    let queued = jobset.queue.is_some() || observed.own_workload().is_some();
+    let queue = || jobset.queue.clone().unwrap_or_default();
+    if !queued {
         let status = observed.cluster.status.as_ref();
         if let Some(suspend) = suspension(wanted.suspend, jobset, status) {
             decision.act(Action::Suspend { uid: jobset.uid.clone(), suspend });
         }
+    } else if wanted.suspend.is_some_and(|suspend| suspend != jobset.suspend.unwrap_or(false)) {
+        let field = "spec.suspend".to_owned();
+        decision.obstacles.push(Obstacle::Queued { field, queue: queue() });
     }
     if let Some(limit) = limit(wanted, observed) {
         decision.act(limit);
     }
+    queueing(wanted, jobset, decision);
     for group in wanted.shape.groups.iter().filter(|group| group.name != LAUNCHER) {
         let differs = |job: &&JobFacts| {
             let planned = pods(group.pods_per_job());
@@ -226,9 +244,10 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
         };
         let jobs = observed.own_jobs().filter(|job| job.group == group.name);
         let Some(job) = jobs.filter(alive).find(differs) else { continue };
-        if jobset.queue.is_some() {
+        if queued {
             // Kueue admitted so many pods; more would run without quota.
-            decision.obstacles.push(Obstacle::Immutable { fields: vec!["spec.size".to_owned()] });
+            let field = "spec.size".to_owned();
+            decision.obstacles.push(Obstacle::Queued { field, queue: queue() });
         } else {
             let (job, uid) = (job.name.clone(), job.uid.clone());
             decision.act(Action::Resize { job, uid, pods: group.size });
@@ -261,6 +280,29 @@ fn limit(wanted: &Wanted, observed: &Observed) -> Option<Action> {
         uid,
         seconds,
     })
+}
+
+/// Labels of Kueue that were changed after the JobSet was made. Kueue takes another queue while the
+/// JobSet is suspended, and another priority at any time; the rest it would refuse. Labels that only
+/// the JobSet has are Kueue's own.
+fn queueing(wanted: &Wanted, jobset: &JobSetFacts, decision: &mut Decision) {
+    let has = |key: &String| jobset.queueing.get(key);
+    let differ = wanted.queueing.iter().filter(|(key, value)| has(key) != Some(value));
+    let (mut take, mut refuse) = (BTreeMap::new(), Vec::new());
+    for (key, value) in differ {
+        let running = jobset.suspend != Some(true);
+        if running && !(key == PRIORITY_CLASS && has(key).is_some()) {
+            refuse.push(format!("metadata.labels[{key}]"));
+        } else {
+            take.insert(key.clone(), value.clone());
+        }
+    }
+    if !take.is_empty() {
+        decision.act(Action::Label { uid: jobset.uid.clone(), labels: take });
+    }
+    if !refuse.is_empty() {
+        decision.obstacles.push(Obstacle::Immutable { fields: refuse });
+    }
 }
 
 fn pods(size: u32) -> i32 {

@@ -33,12 +33,18 @@ pub fn fetch(context: &Context, key: &Key, cluster: &MiniCluster, memory: &mut M
     workloads.sort_by_key(|workload| {
         jobset.as_ref().is_some_and(|jobset| workload.owners.contains(&jobset.uid))
     });
+    let workload = workloads.pop();
+    let preemptor = workload.as_ref().and_then(|workload| {
+        let uid = workload.preemptor()?;
+        caches.workloads.find(&key.namespace, |other| other.uid == uid)
+    });
     let observed = Observed {
         cluster: Arc::new(cluster),
         jobset,
         jobs: caches.jobs.of(key),
         pods: caches.pods.of(key),
-        workload: workloads.pop(),
+        workload,
+        preemptor,
         events: caches.events.of(key).iter().map(|event| (**event).clone()).collect(),
         live: context.launchers.as_ref().and_then(|launchers| launchers.heard(key)),
         ..Observed::default()

@@ -1,6 +1,7 @@
 //! What is remembered of a cluster between two looks. All of it can be lost: a controller that starts
 //! again finds the same decisions, only a little later.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +21,17 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// What validation made of an object, shared with whoever looks at it.
 pub(super) type Validated = Result<Arc<Wanted>, Arc<Vec<Finding>>>;
 
+/// What of an object validation looks at: its spec, by the generation, and the labels of its metadata,
+/// which change without one.
+pub(super) type Revision = (i64, Option<BTreeMap<String, String>>);
+
 /// What is remembered of one cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// The UID of the object that all of this is about.
     pub uid: String,
-    /// What validation made of the object, by the generation that it read.
-    pub validated: Option<(i64, Validated)>,
+    /// What validation made of the object, by what it read.
+    pub validated: Option<(Revision, Validated)>,
     /// What was refused, and when it is worth another try.
     pub refused: Option<Refused>,
     /// The status that was written last, until the watch has caught up with it.

@@ -1,6 +1,7 @@
 //! What a valid MiniCluster asks for, kept between two looks: enough to compare a living cluster with.
 //! The whole plan, with its pod templates, is made only when something is to be created.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quorate_api::{Finding, ValidatedMiniCluster};
@@ -16,6 +17,8 @@ pub struct Wanted {
     pub identity: String,
     /// `spec.suspend`, where it is given.
     pub suspend: Option<bool>,
+    /// Labels for Kueue.
+    pub queueing: BTreeMap<String, String>,
     /// Seconds from the end to the deletion of the MiniCluster.
     pub ttl_seconds: Option<u32>,
     /// Seconds that the whole run may take.
@@ -35,6 +38,7 @@ impl Wanted {
             shape: Arc::new(Shape::of(cluster)),
             identity: quorate_plan::identity(cluster),
             suspend: cluster.suspend,
+            queueing: cluster.queueing.labels.clone(),
             ttl_seconds: cluster.ttl_seconds_after_finished,
             active_deadline_seconds: cluster.active_deadline_seconds,
             config_map: names::config_map(cluster),

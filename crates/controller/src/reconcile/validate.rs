@@ -1,5 +1,5 @@
 //! From an object to what it asks for, or to what is wrong with it. Pure; done once for each
-//! generation of an object, since merging templates costs more than everything else of a quiet look.
+//! change of an object, since merging templates costs more than everything else of a quiet look.
 
 use std::sync::Arc;
 
@@ -12,11 +12,16 @@ use super::plan::Wanted;
 pub fn wanted(cluster: &MiniCluster, memory: &mut Memory) -> Validated {
     let generation = cluster.metadata.generation.unwrap_or_default();
     match &memory.validated {
-        Some((read, result)) if *read == generation => result.clone(),
+        Some(((read, labels), result))
+            if *read == generation && *labels == cluster.metadata.labels =>
+        {
+            result.clone()
+        }
         _ => {
             let result =
                 validated(cluster).map(|cluster| Arc::new(Wanted::of(&cluster))).map_err(Arc::new);
-            memory.validated = Some((generation, result.clone()));
+            let read = (generation, cluster.metadata.labels.clone());
+            memory.validated = Some((read, result.clone()));
             result
         }
     }

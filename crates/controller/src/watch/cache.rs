@@ -79,6 +79,16 @@ impl<F> Cache<F> {
         self.read().get(cluster)?.get(name).map(|entry| Arc::clone(&entry.facts))
     }
 
+    /// An object of a namespace, whosever it is. Looks at all of them, so it is for rare questions.
+    pub fn find(&self, namespace: &str, wanted: impl Fn(&F) -> bool) -> Option<Arc<F>> {
+        let inner = self.read();
+        let mut all = inner
+            .iter()
+            .filter(|(key, _)| key.namespace == namespace)
+            .flat_map(|(_, objects)| objects.values());
+        all.find(|entry| wanted(&entry.facts)).map(|entry| Arc::clone(&entry.facts))
+    }
+
     /// Objects in all.
     pub fn len(&self) -> usize {
         self.read().values().map(BTreeMap::len).sum()

@@ -1,13 +1,16 @@
 //! What is kept of a JobSet.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::Timestamp;
 use quorate_api::jobset::JobSet;
+use quorate_api::names::QUEUE_NAME;
 use quorate_plan::labels;
 
 use super::{Reading, annotation, at, controller, label};
 
-/// The label that puts an object into a LocalQueue of Kueue.
-const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// How Kueue's labels begin.
+const KUEUE: &str = "kueue.x-k8s.io/";
 
 /// The JobSet of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +33,8 @@ pub struct JobSetFacts {
     pub managed_by: Option<String>,
     /// The LocalQueue, when Kueue looks after it.
     pub queue: Option<String>,
+    /// All labels of Kueue, the queue's too.
+    pub queueing: BTreeMap<String, String>,
     /// The annotation [`labels::SPEC_HASH`]: what it was planned from.
     pub spec_hash: Option<String>,
     /// Pods of each group, by the template: what a restart goes back to.
@@ -87,6 +92,13 @@ impl JobSetFacts {
             ttl_seconds: jobset.spec.ttl_seconds_after_finished,
             managed_by: jobset.spec.managed_by.clone(),
             queue: label(metadata, QUEUE_NAME).map(str::to_owned),
+            queueing: metadata
+                .labels
+                .iter()
+                .flatten()
+                .filter(|(key, _)| key.starts_with(KUEUE))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
             spec_hash: annotation(metadata, labels::SPEC_HASH).map(str::to_owned),
             groups: jobset
                 .spec

@@ -10,6 +10,10 @@ use super::Reading;
 pub struct WorkloadFacts {
     /// The name.
     pub name: String,
+    /// The UID.
+    pub uid: String,
+    /// The JobSet that it was made for; empty if it is for anything else.
+    pub jobset: String,
     /// UIDs of its owners; the JobSet's is among them.
     pub owners: Vec<String>,
     /// The LocalQueue.
@@ -52,6 +56,14 @@ impl WorkloadFacts {
         };
         Self {
             name: text(&metadata["name"]).unwrap_or_default(),
+            uid: text(&metadata["uid"]).unwrap_or_default(),
+            jobset: metadata["ownerReferences"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|owner| owner["kind"] == "JobSet")
+                .and_then(|owner| text(&owner["name"]))
+                .unwrap_or_default(),
             owners: metadata["ownerReferences"]
                 .as_array()
                 .into_iter()
@@ -67,6 +79,15 @@ impl WorkloadFacts {
             evicted: reading("Evicted"),
             finished: reading("Finished"),
         }
+    }
+
+    /// The UID of the Workload that took its place, while it has not got one again. Kueue says it in
+    /// the message alone: `Preempted to accommodate a workload (UID: <uid>, JobUID: <uid>) due to ...`.
+    pub fn preemptor(&self) -> Option<&str> {
+        let fact = self.evicted.holds().filter(|_| self.quota_reserved.holds().is_none())?;
+        let (_, rest) = fact.message.split_once("(UID: ")?;
+        let end = rest.find([',', ')'])?;
+        (fact.reason == "Preempted").then_some(&rest[..end])
     }
 }
 

@@ -4,6 +4,9 @@ use super::{Cause, Found, words};
 use crate::facts::workload::WorkloadFacts;
 use crate::scene::{Scene, Turn};
 
+/// Who runs a JobSet that Kueue hands to another cluster (`spec.managedBy`).
+const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+
 pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
     if scene.turn != Turn::Suspended {
         return None;
@@ -12,10 +15,13 @@ pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
     let since = jobset.and_then(|jobset| jobset.suspended.holds()).and_then(|fact| fact.since);
     let workload = scene.observed.own_workload();
     let queue = jobset.and_then(|jobset| jobset.queue.as_deref());
-    let found = if scene.observed.cluster.spec.suspend == Some(true) {
+    let elsewhere = jobset.and_then(|jobset| jobset.managed_by.as_deref()) == Some(MULTIKUEUE);
+    let found = if elsewhere {
+        multikueue(queue.unwrap_or_default())
+    } else if scene.observed.cluster.spec.suspend == Some(true) && queue.is_none() {
         by_spec(scene)
     } else if let Some(workload) = workload {
-        by_kueue(workload)
+        by_kueue(workload, scene.observed.preemptor.as_deref())
     } else if let Some(queue) = queue {
         Found::new(
             Cause::WaitingForAdmission,
@@ -39,7 +45,17 @@ fn by_spec(scene: &Scene<'_>) -> Found {
     Found::new(Cause::SuspendedBySpec, message).advise("set spec.suspend to false")
 }
 
-fn by_kueue(workload: &WorkloadFacts) -> Found {
+/// JobSet and Workload travel; the Secret and the ConfigMap that the pods need do not.
+fn multikueue(queue: &str) -> Found {
+    let message = format!(
+        "queue {queue} hands JobSets to other clusters by MultiKueue, where the Secret and the \
+         ConfigMap of this one are not: a MiniCluster cannot run there"
+    );
+    Found::new(Cause::JobSetSilent, message)
+        .advise("take a LocalQueue whose ClusterQueue has no MultiKueue admission check")
+}
+
+fn by_kueue(workload: &WorkloadFacts, preemptor: Option<&WorkloadFacts>) -> Found {
     let queue = &workload.queue;
     let reserved = workload.quota_reserved.holds();
     let evicted = workload.evicted.holds();
@@ -57,10 +73,15 @@ fn by_kueue(workload: &WorkloadFacts) -> Found {
         && reserved.is_none()
     {
         let words = words::quote(&fact.message);
+        let by = preemptor.map(|other| match other.jobset.as_str() {
+            "" => format!(" for the Workload {}", other.name),
+            jobset => format!(" for the JobSet {jobset}"),
+        });
+        let by = by.unwrap_or_default();
         return Found::new(
             Cause::QueueEvicted,
             format!(
-                "Kueue took it out of queue {queue} ({}: {words}); it waits to be admitted again",
+                "Kueue took it out of queue {queue}{by} ({}: {words}); it waits to be admitted again",
                 fact.reason
             ),
         )

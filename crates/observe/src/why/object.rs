@@ -14,6 +14,7 @@ pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
                 Obstacle::NameTaken { .. } => 0,
                 Obstacle::Refused { .. } => 1,
                 Obstacle::Immutable { .. } => 2,
+                Obstacle::Queued { .. } => 3,
             })
             .map(obstacle)
     })
@@ -64,6 +65,7 @@ fn obstacle(obstacle: &Obstacle) -> Found {
             format!("the {kind} {name} is refused: {}", words::quote(message)),
         )
         .advise("change what is refused; it is tried again when the object changes"),
+        Obstacle::Queued { field, queue } => queued(field, queue),
         Obstacle::Immutable { fields } => {
             let what = match fields.as_slice() {
                 [] => "the changed fields".to_owned(),
@@ -76,4 +78,22 @@ fn obstacle(obstacle: &Obstacle) -> Found {
             .advise("take the change back, or delete the cluster and create it again")
         }
     }
+}
+
+/// What Kueue decides: it admits all pods of a JobSet or none, and says when they run.
+fn queued(field: &str, queue: &str) -> Found {
+    let place = if queue.is_empty() { String::new() } else { format!(" in queue {queue}") };
+    let (what, to_do) = if field == "spec.suspend" {
+        (
+            "decides when its pods run",
+            "leave spec.suspend out; to keep the cluster away, set active: false in its Workload",
+        )
+    } else {
+        (
+            "has admitted its pods all together, and takes no more or less",
+            "take the change back, or delete the cluster and create it again with the other size",
+        )
+    };
+    let message = format!("{field} has no effect: Kueue{place} {what}; it goes on as it was");
+    Found::new(Cause::Immutable, message).advise(to_do)
 }

@@ -1,7 +1,7 @@
 //! Reads fixtures: YAML documents as the API gives them, laid over a cluster in which nothing is
 //! wrong. A document changes the object of its kind and name (JSON merge patch, RFC 7386) or adds one;
 //! `kind: Scene` carries what is no object: the time, obstacles, the launcher's words, ranks without a
-//! pod.
+//! pod. A second Workload is the one that took the first one's place.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) fn read(text: &str) -> Seen {
     let mut jobs = vec![job("launcher", 1), job("worker", 3)];
     let mut pods: Vec<Value> = (0..4).map(pod).collect();
     let mut events = Vec::new();
-    let mut workload = None;
+    let mut workloads = Vec::new();
     let mut scene = json!({});
     for document in documents(text) {
         match document["kind"].as_str().expect("a document has a kind") {
@@ -39,7 +39,7 @@ pub(crate) fn read(text: &str) -> Seen {
             "Pod" => lay(&mut pods, document),
             "Job" => lay(&mut jobs, document),
             "Event" => events.push(document),
-            "Workload" => workload = Some(WorkloadFacts::from_json(&document)),
+            "Workload" => workloads.push(Arc::new(WorkloadFacts::from_json(&document))),
             _ => lay(&mut objects, document),
         }
     }
@@ -79,7 +79,8 @@ pub(crate) fn read(text: &str) -> Seen {
         jobs: jobs.into_iter().map(|job| Arc::new(JobFacts::from_job(&typed(job)))).collect(),
         pods,
         live,
-        workload: workload.map(Arc::new),
+        preemptor: workloads.get(1).cloned(),
+        workload: workloads.first().cloned(),
         events: events
             .into_iter()
             .map(|event| {
@@ -214,6 +215,7 @@ fn obstacle(value: &Value) -> Obstacle {
             name: text("name"),
             owner: value["owner"].as_str().map(str::to_owned),
         },
+        "Queued" => Obstacle::Queued { field: text("field"), queue: text("queue") },
         "Immutable" => Obstacle::Immutable { fields: typed(value["fields"].clone()) },
         "Refused" => {
             Obstacle::Refused { kind: text("kind"), name: text("name"), message: text("message") }

@@ -7,6 +7,7 @@ use quorate_api::MiniCluster;
 use quorate_contract::report::{Failure, Reason, Report};
 use quorate_observe::{
     ContainerFacts, ContainerState, Disruption, Fact, GroupShape, Phase, PodFacts, Reading, Shape,
+    WorkloadFacts,
 };
 
 use super::*;
@@ -247,7 +248,53 @@ fn the_size_is_that_of_the_worker_s_job_and_again_after_a_restart() {
     let queued = with_jobset(|jobset| jobset.queue = Some("team".into()));
     let decision = compare(&wanted(5), &queued, at(0));
     assert_eq!(decision.actions, []);
-    assert_eq!(decision.obstacles, [Obstacle::Immutable { fields: vec!["spec.size".into()] }]);
+    let told = Obstacle::Queued { field: "spec.size".into(), queue: "team".into() };
+    assert_eq!(decision.obstacles, [told]);
+}
+
+#[test]
+fn what_kueue_decides_is_told_and_not_written() {
+    let told = |queue: &str| Obstacle::Queued { field: "spec.suspend".into(), queue: queue.into() };
+    let default = with_jobset(|jobset| jobset.queue = Some("default".into()));
+    // Where Kueue manages JobSets outside of queues too, its Workload says so.
+    let unlabelled = with(|seen| {
+        let workload = WorkloadFacts { owners: vec![JOBSET.into()], ..WorkloadFacts::default() };
+        seen.observed.workload = Some(Arc::new(workload));
+    });
+    for (queue, seen) in [("default", default), ("", unlabelled)] {
+        let wanted = Wanted { suspend: Some(true), ..wanted(3) };
+        let decision = compare(&wanted, &seen, at(0));
+        assert_eq!((decision.actions, decision.obstacles), (vec![], vec![told(queue)]));
+    }
+}
+
+#[test]
+fn a_cluster_that_waits_takes_another_queue_and_one_that_runs_does_not() {
+    const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+    const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
+    let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    };
+    let seen = |suspend: bool| {
+        with_jobset(|jobset| {
+            jobset.queue = Some("a".into());
+            jobset.suspend = Some(suspend);
+            // What Kueue adds by itself stays.
+            jobset.queueing = labels(&[(QUEUE, "a"), (PRIORITY, "low"), ("kueue.x-k8s.io/x", "y")]);
+        })
+    };
+    let wanted = |pairs: &[(&str, &str)]| Wanted { queueing: labels(pairs), ..wanted(3) };
+    let label =
+        |pairs: &[(&str, &str)]| vec![Action::Label { uid: JOBSET.into(), labels: labels(pairs) }];
+    assert_eq!(compare(&wanted(&[(QUEUE, "a")]), &seen(false), at(0)), Decision::default());
+    let moved = wanted(&[(QUEUE, "b"), (PRIORITY, "low")]);
+    assert_eq!(actions(&moved, &seen(true)), label(&[(QUEUE, "b")]));
+    let refused = compare(&moved, &seen(false), at(0));
+    let fields = vec![format!("metadata.labels[{QUEUE}]")];
+    assert_eq!(refused.actions, []);
+    assert_eq!(refused.obstacles, [Obstacle::Immutable { fields }]);
+    let raised = wanted(&[(QUEUE, "a"), (PRIORITY, "high")]);
+    assert_eq!(actions(&raised, &seen(false)), label(&[(PRIORITY, "high")]));
 }
 
 #[test]
