@@ -46,7 +46,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("quorate-testbed", &[]),
-    ("quorate-e2e", &["quorate-api", "quorate-contract", "quorate-plan", "quorate-testbed"]),
+    (
+        "quorate-e2e",
+        &["quorate-api", "quorate-contract", "quorate-plan", "quorate-testbed", "quorate-tls"],
+    ),
     ("xtask", &[]),
 ];
 

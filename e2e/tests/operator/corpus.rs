@@ -3,7 +3,7 @@
 use crate::LAB;
 use quorate_api::Target;
 use quorate_plan::{Context, Seed, plan};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -113,9 +113,10 @@ fn the_controller_refuses_what_the_server_takes_with_the_words_of_validate() {
     assert!(asked > 10, "{asked} files");
 }
 
-/// The definition in the cluster and our types of JobSet drop nothing that the plan asks for.
+/// Neither the definition in the cluster nor our types drop anything that the plan asks for; JobSet's
+/// webhook takes part.
 #[test]
-fn every_planned_jobset_is_taken_whole_by_the_real_webhook() {
+fn every_planned_object_is_taken_whole_by_the_real_api_server() {
     let context = Context {
         agent_image: "localhost/quorate-agent:v1".into(),
         cluster_domain: Some("cluster.local".into()),
@@ -126,14 +127,30 @@ fn every_planned_jobset_is_taken_whole_by_the_real_webhook() {
             panic!("{name} is no MiniCluster");
         };
         let planned = plan(&document.validated, &context, &Seed::new([7; 32]));
-        let mut jobset = serde_json::to_value(&planned.jobset).unwrap();
-        jobset["metadata"]["namespace"] = "default".into();
+        let policy =
+            planned.network_policy.iter().map(|policy| serde_json::to_value(policy).unwrap());
+        let mut objects = vec![
+            serde_json::to_value(&planned.jobset).unwrap(),
+            serde_json::to_value(&planned.secret).unwrap(),
+            serde_json::to_value(&planned.config_map).unwrap(),
+        ];
+        objects.extend(policy);
+        for object in &mut objects {
+            object["metadata"]["namespace"] = "default".into();
+        }
+        // One call for all of a cluster: kubectl answers objects as a list in their order.
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
         let arguments = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
-        match LAB.kubectl_with(&arguments, &jobset.to_string()) {
+        match LAB.kubectl_with(&arguments, &list.to_string()) {
             Err(error) => wrong.push(format!("{name}: {error}")),
             Ok(answer) => {
                 let answer: Value = serde_json::from_str(&answer).unwrap();
-                lost(&jobset["spec"], &answer["spec"], &format!("{name}: spec"), &mut wrong);
+                let answers = answer["items"].as_array().unwrap();
+                assert_eq!(answers.len(), objects.len(), "{name}");
+                for (object, answer) in objects.iter().zip(answers) {
+                    let kind = object["kind"].as_str().unwrap();
+                    lost(object, answer, &format!("{name}: {kind}"), &mut wrong);
+                }
             }
         }
     }
