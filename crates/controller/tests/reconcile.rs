@@ -451,7 +451,7 @@ async fn a_change_that_a_jobset_cannot_take_is_a_condition_and_no_loop() {
 }
 
 #[tokio::test]
-async fn a_pod_that_hangs_on_a_lost_node_is_deleted_by_its_uid() {
+async fn a_pod_that_hangs_on_a_lost_node_has_failed_by_a_disruption_and_goes() {
     let world = World::new(hello());
     world.settle().await;
     let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
@@ -476,9 +476,23 @@ async fn a_pod_that_hangs_on_a_lost_node_is_deleted_by_its_uid() {
     world.look().await.unwrap();
     assert!(world.server.get(&pod).is_none());
     let state = world.server.0.lock().unwrap();
-    let delete = state.calls.iter().find(|call| call.method == Method::DELETE).unwrap();
-    assert_eq!(delete.body["gracePeriodSeconds"], json!(0));
-    assert!(delete.body["preconditions"]["uid"].is_string());
+    let calls: Vec<_> =
+        state.calls.iter().rev().filter(|call| call.method != Method::GET).collect();
+    let call = |method: Method, part: &str| {
+        let found = calls.iter().position(|call| call.method == method && call.path.contains(part));
+        (found.unwrap(), &calls[found.unwrap()].body)
+    };
+    let (last, delete) = call(Method::DELETE, "/pods/");
+    assert_eq!(delete["gracePeriodSeconds"], json!(0));
+    assert!(delete["preconditions"]["uid"].is_string());
+    let (before, failed) = call(Method::PATCH, "/pods/hello-worker-0-1-abcde/status");
+    assert_eq!(failed["metadata"]["uid"], delete["preconditions"]["uid"]);
+    assert_eq!(failed["status"]["phase"], "Failed");
+    assert_eq!(failed["status"]["conditions"][0]["type"], "DisruptionTarget");
+    assert_eq!(failed["status"]["conditions"][0]["reason"], "NodeLost");
+    let (first, note) = call(Method::PATCH, "/jobsets/hello");
+    assert_eq!(note["metadata"]["annotations"]["quorate.dev/lost-nodes"], "n2");
+    assert!(first > before && before > last, "new pods must not go where this one was");
 }
 
 #[tokio::test]

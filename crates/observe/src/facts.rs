@@ -7,6 +7,7 @@
 pub(crate) mod event;
 pub(crate) mod job;
 pub(crate) mod jobset;
+pub(crate) mod lost_nodes;
 pub(crate) mod pod;
 pub(crate) mod workload;
 

@@ -161,9 +161,13 @@ pub(crate) fn of_kubernetes(pod: &PodFacts) -> Option<Failure> {
     if let Some(disruption) = &pod.disruption {
         let words = words::quote(&disruption.message);
         let words = if words.is_empty() { disruption.reason.clone() } else { words };
-        let lost = disruption.reason == "DeletionByPodGC";
+        let lost = [reason::NODE_LOST, "DeletionByPodGC"].contains(&disruption.reason.as_str());
         let word = if lost { reason::NODE_LOST } else { reason::POD_EVICTED };
-        let message = format!("Kubernetes took pod {name}{node} away: {words}");
+        let message = if disruption.reason == reason::NODE_LOST {
+            format!("pod {name} was given up: {words}")
+        } else {
+            format!("Kubernetes took pod {name}{node} away: {words}")
+        };
         return Some(from_pod(pod, word, message, None));
     }
     if !pod.reason.is_empty() && pod.ended() {

@@ -24,6 +24,7 @@ mod why;
 pub use facts::event::EventFacts;
 pub use facts::job::JobFacts;
 pub use facts::jobset::JobSetFacts;
+pub use facts::lost_nodes::LostNodes;
 pub use facts::pod::{
     ContainerFacts, ContainerState, Disruption, Phase, PodFacts, Requests, Unscheduled,
 };

@@ -28,7 +28,12 @@ const PLACES: &[(&str, &str)] = &[
     ("poddisruptionbudget.yaml", "manager"),
     ("networkpolicy.yaml", "manager"),
     ("service.yaml", "manager"),
+    ("lost-nodes.yaml", "lost-nodes"),
 ];
+
+/// An API of newer clusters, without which its template is empty. `config/default` leaves its base out, so
+/// that it can be applied anywhere.
+pub(crate) const NEWER: &str = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
 
 /// Lines of Helm's own, which would not be true of what kustomize makes.
 const HELMS: &[&str] = &["app.kubernetes.io/managed-by: Helm", "helm.sh/chart: "];
@@ -97,7 +102,7 @@ fn helm() -> Result<PathBuf> {
 fn render(helm: &Path) -> Result<String> {
     let output = Command::new(helm)
         .args(["template", NAME, "charts/quorate", "--namespace", NAMESPACE])
-        .args(["--set", "crds.install=false"])
+        .args(["--set", "crds.install=false", "--api-versions", NEWER])
         .current_dir(workspace::root())
         .output()
         .with_context(|| format!("start {}", helm.display()))?;

@@ -138,8 +138,7 @@ fn a_lease_that_somebody_writes(lab: &Lab) {
     });
 }
 
-/// Pods on a node that is cut off are evicted while their cluster runs, and deleted by force when
-/// their deletion hangs.
+/// Pods on a node that is cut off are said to have failed, and are deleted without grace.
 fn pods_on_a_lost_node(stand: &Stand) {
     let lab = &stand.lab;
     let pods = lab.list("pods", SYSTEM);
@@ -172,8 +171,8 @@ groups: [{{name: worker, size: 1, {}}}]
         let asked = trail::of(&lab.cluster, ACCOUNT);
         asked.iter().any(|asked| asked.right.verb == verb && asked.right.resource == resource)
     };
-    lab.eventually("a pod is evicted", || told("create", "pods/eviction"), |told| *told);
-    lab.eventually("a pod is deleted by force", || told("delete", "pods"), |told| *told);
+    lab.eventually("a pod is given up", || told("patch", "pods/status"), |told| *told);
+    lab.eventually("it is deleted", || told("delete", "pods"), |told| *told);
     lab.cluster.heal_node(lost).unwrap();
     lab.until(idle, "whole again", |object| object["status"]["online"] == 2);
     lab.until(busy, "running again", |object| {

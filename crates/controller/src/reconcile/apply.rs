@@ -6,12 +6,12 @@ mod error;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
-use kube::api::{
-    Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions,
-    PropagationPolicy,
-};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use quorate_api::MiniCluster;
+use quorate_api::conditions::reason;
 use quorate_api::jobset::JobSet;
 use quorate_observe::Obstacle;
 use serde_json::json;
@@ -66,29 +66,27 @@ pub async fn apply(
                 let patch = json!({"metadata": {"uid": uid}, "spec": spec});
                 patch_object::<Job>(context, key, job, &patch).await?
             }
-            Action::ForceDelete { pod, uid } => {
+            Action::KeepOff { uid, lost_nodes } => {
                 tracing::info!(
                     mc.ns = key.namespace,
                     mc.name = key.name,
-                    pod,
-                    "removes a pod of a lost node"
+                    nodes = ?lost_nodes.nodes,
+                    "keeps new pods off nodes that do not answer"
                 );
-                delete::<Pod>(
-                    context,
-                    key,
-                    pod,
-                    DeleteParams { grace_period_seconds: Some(0), ..at(uid) },
-                )
-                .await?
+                let mut metadata = lost_nodes.metadata();
+                metadata["uid"] = json!(uid);
+                let patch = json!({"metadata": metadata});
+                patch_object::<JobSet>(context, key, &key.name, &patch).await?
             }
-            Action::Evict { pod, uid } => {
+            Action::GiveUp { pod, uid, why } => {
                 tracing::info!(
                     mc.ns = key.namespace,
                     mc.name = key.name,
                     pod,
-                    "evicts a pod of a lost node"
+                    why = why.as_deref(),
+                    "gives up a pod of a lost node"
                 );
-                evict(context, key, pod, uid).await?
+                give_up(context, key, pod, uid, why.as_deref()).await?
             }
             Action::DeleteCluster => {
                 let uid = cluster.metadata.uid.clone().unwrap_or_default();
@@ -163,23 +161,41 @@ where
     outcome(sent, "delete", &kind::<K>(), name)
 }
 
-/// An eviction marks the pod with the condition DisruptionTarget: the failure policy then knows that
-/// nobody's program is to blame. Without grace, since the node will not answer.
-async fn evict(
+/// Gives up a pod whose node does not answer, as Kubernetes does with pods of a node that was removed:
+/// it has failed, by a disruption, and goes. Deletion alone is not enough: its Job waits for a pod to
+/// have failed before it makes another one or fails itself, and nobody else would ever say so.
+async fn give_up(
     context: &Context,
     key: &Key,
     pod: &str,
     uid: &str,
+    why: Option<&str>,
 ) -> Result<Vec<Obstacle>, ApplyError> {
-    let params = EvictParams {
-        delete_options: Some(DeleteParams { grace_period_seconds: Some(0), ..at(uid) }),
-        post_options: PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        },
-    };
-    let sent = api::<Pod>(context, &key.namespace).evict(pod, &params).await;
-    outcome(sent, "evict", "Pod", pod)
+    let conditions = why.map(|why| {
+        json!([{
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": reason::NODE_LOST,
+            "message": why,
+            "lastTransitionTime": Time(Timestamp::now()),
+        }])
+    });
+    let mut status = json!({"phase": "Failed"});
+    if let Some(conditions) = conditions {
+        status["conditions"] = conditions;
+    }
+    let patch = json!({"metadata": {"uid": uid}, "status": status});
+    let params =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    // Strategic: other conditions stay.
+    let patch = Patch::Strategic(&patch);
+    let sent = api::<Pod>(context, &key.namespace).patch_status(pod, &params, &patch).await;
+    let refused = outcome(sent, "patch", "Pod", pod)?;
+    if !refused.is_empty() {
+        return Ok(refused);
+    }
+    let now = DeleteParams { grace_period_seconds: Some(0), ..at(uid) };
+    delete::<Pod>(context, key, pod, now).await
 }
 
 fn outcome<T>(

@@ -15,7 +15,7 @@ use quorate_api::jobset;
 use quorate_api::minicluster::KIND;
 use quorate_api::names::LAUNCHER;
 use quorate_api::status::MiniClusterStatus;
-use quorate_observe::{JobFacts, JobSetFacts, Observed, Obstacle};
+use quorate_observe::{JobFacts, JobSetFacts, LostNodes, Observed, Obstacle};
 
 use super::memory::until;
 use super::plan::Wanted;
@@ -75,19 +75,22 @@ pub enum Action {
         /// Seconds from its start.
         seconds: i64,
     },
-    /// Delete a pod that is being deleted on a node that does not answer.
-    ForceDelete {
-        /// The pod.
-        pod: String,
-        /// Its UID.
+    /// Note on the JobSet of this UID which nodes its new pods are to be kept off; none takes the note
+    /// away.
+    KeepOff {
+        /// The JobSet's UID.
         uid: String,
+        /// The note.
+        lost_nodes: LostNodes,
     },
-    /// Evict a pod on a node that does not answer, as the disruption that it is.
-    Evict {
+    /// Say of a pod that it has failed, in place of a node that does not say so, and delete it.
+    GiveUp {
         /// The pod.
         pod: String,
         /// Its UID.
         uid: String,
+        /// Why, for people; nothing where Kubernetes has said so already.
+        why: Option<String>,
     },
     /// Delete the MiniCluster: its time after the end is over.
     DeleteCluster,
@@ -146,7 +149,7 @@ pub fn compare(wanted: &Wanted, seen: &Seen, now: Timestamp) -> Decision {
         }
         return decision;
     }
-    lost::stuck(seen, now, &mut decision);
+    lost::nodes(seen, now, &mut decision);
     match observed.own_jobset() {
         None => begin(observed, &mut decision),
         Some(jobset) if jobset.deleting.is_some() || over(jobset) => {}

@@ -7,6 +7,7 @@ use quorate_api::jobset::JobSet;
 use quorate_api::names::QUEUE_NAME;
 use quorate_plan::labels;
 
+use super::lost_nodes::LostNodes;
 use super::{Reading, annotation, at, controller, label};
 
 /// How Kueue's labels begin.
@@ -37,6 +38,8 @@ pub struct JobSetFacts {
     pub queueing: BTreeMap<String, String>,
     /// The annotation [`labels::SPEC_HASH`]: what it was planned from.
     pub spec_hash: Option<String>,
+    /// The note of nodes that do not answer.
+    pub lost_nodes: LostNodes,
     /// Pods of each group, by the template: what a restart goes back to.
     pub groups: Vec<(String, i32)>,
     /// Restarts in all; the attempt that runs now.
@@ -100,6 +103,7 @@ impl JobSetFacts {
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect(),
             spec_hash: annotation(metadata, labels::SPEC_HASH).map(str::to_owned),
+            lost_nodes: LostNodes::of(metadata),
             groups: jobset
                 .spec
                 .replicated_jobs

@@ -54,6 +54,10 @@ pub struct PodFacts {
     pub address: Option<String>,
     /// The time by which it should be gone, once its deletion was asked for.
     pub deleting: Option<Timestamp>,
+    /// Seconds between the request to delete it and that time.
+    pub grace: u32,
+    /// The nodes that it is kept off because they do not answer, separated by commas.
+    pub kept_off: String,
     /// Why the scheduler has not placed it.
     pub unscheduled: Option<Box<Unscheduled>>,
     /// Why Kubernetes itself takes it away.
@@ -101,7 +105,7 @@ pub type Requests = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disruption {
     /// `PreemptionByScheduler`, `DeletionByTaintManager`, `EvictionByEvictionAPI`,
-    /// `DeletionByPodGC`, `TerminationByKubelet`.
+    /// `DeletionByPodGC`, `TerminationByKubelet`; `NodeLost` when this project gave the pod up.
     pub reason: String,
     /// The sentence.
     pub message: String,
@@ -188,6 +192,11 @@ impl PodFacts {
             created: at(metadata.creation_timestamp.as_ref()),
             address: status.and_then(|status| status.pod_ip.clone()),
             deleting: at(metadata.deletion_timestamp.as_ref()),
+            grace: metadata
+                .deletion_grace_period_seconds
+                .and_then(|seconds| u32::try_from(seconds).ok())
+                .unwrap_or(0),
+            kept_off: annotation(metadata, labels::LOST_NODES).unwrap_or_default().to_owned(),
             unscheduled: find("PodScheduled")
                 .filter(|condition| condition.status == "False")
                 .map(|condition| Box::new(unscheduled(condition, spec))),

@@ -20,7 +20,7 @@ const DEAD_BOOTS: usize = 4;
 pub struct Missing {
     /// Its rank.
     pub rank: Rank,
-    /// How long ago it was last known to be online; `None` if it never was.
+    /// How long ago it was last heard of, so far as that is known; `None` if it never was.
     pub silent: Option<Millis>,
     /// `no contact`, `refused: attempt 0, now 1`, `lost: silent for too long`.
     pub why: String,
@@ -33,7 +33,7 @@ pub(super) struct Registry {
     /// Members whose claim has ended, by the end of their grace.
     graces: BTreeSet<(Millis, Rank)>,
     dead: BTreeMap<Rank, VecDeque<BootId>>,
-    /// When and why a rank was last lost.
+    /// When a rank that was lost was last heard of, and why it was lost.
     past: BTreeMap<Rank, (Millis, String)>,
     /// Who was refused, and why.
     refused: BTreeMap<Rank, String>,
@@ -46,6 +46,8 @@ struct Member {
     torpid: bool,
     /// No claim since; lost at this point.
     grace: Option<(Millis, String)>,
+    /// When the last claim ended, if none has come since.
+    claimed: Millis,
     /// Its own link broke: it is away until it comes back or is lost.
     away: bool,
 }
@@ -155,13 +157,12 @@ impl Node {
             Some(&(at, rank)) if at <= self.now => r.graces.pop_first().map(|_| rank),
             _ => None,
         }) {
-            let reason = self
-                .registry
-                .as_ref()
-                .and_then(|r| r.members.get(&rank)?.grace.as_ref())
-                .map(|(_, reason)| reason.clone());
-            if let Some(reason) = reason {
-                self.member_offline(rank, &reason);
+            let member = self.registry.as_ref().and_then(|r| r.members.get(&rank));
+            if let Some(member) = member
+                && let Some((_, reason)) = member.grace.clone()
+            {
+                let heard = member.claimed;
+                self.member_offline(rank, heard, &reason);
             }
         }
         self.judge_quorum();
@@ -201,7 +202,7 @@ impl Node {
                 return None;
             };
             if registry.knows(rank) {
-                self.member_offline(rank, "started anew");
+                self.member_offline(rank, self.now, "started anew");
             }
             self.member_online(rank, boot, Arc::new(inventory));
         }
@@ -236,6 +237,7 @@ impl Node {
                 inventory: Arc::clone(&inventory),
                 torpid: false,
                 grace: None,
+                claimed: Millis(0),
                 away: false,
             },
         );
@@ -246,7 +248,12 @@ impl Node {
     fn member_away(&mut self, rank: Rank, cause: Cause, reason: String) {
         let timing = &self.config.timing;
         let grace = match cause {
-            Cause::Silent | Cause::Left => return self.member_offline(rank, &reason),
+            Cause::Left => return self.member_offline(rank, self.now, &reason),
+            // So long, at least, nothing was heard of it.
+            Cause::Silent => {
+                let heard = self.now.since(timing.lost_after);
+                return self.member_offline(rank, heard, &reason);
+            }
             Cause::Broken => timing.rejoin_grace,
             Cause::Collateral => timing.reparent_grace,
         };
@@ -256,6 +263,7 @@ impl Node {
         {
             let until = self.now + grace;
             member.grace = Some((until, reason));
+            member.claimed = self.now;
             member.away = cause == Cause::Broken;
             let away = member.away;
             registry.graces.insert((until, rank));
@@ -265,14 +273,14 @@ impl Node {
         }
     }
 
-    /// A member is lost: final for this life of it.
-    fn member_offline(&mut self, rank: Rank, reason: &str) {
+    /// A member is lost that was last heard of at `heard`: final for this life of it.
+    fn member_offline(&mut self, rank: Rank, heard: Millis, reason: &str) {
         let Some(registry) = &mut self.registry else { return };
         let Some(member) = registry.members.remove(&rank) else { return };
         if let Some((until, _)) = member.grace {
             registry.graces.remove(&(until, rank));
         }
-        registry.past.insert(rank, (self.now, reason.to_owned()));
+        registry.past.insert(rank, (heard, reason.to_owned()));
         let dead = registry.dead.entry(rank).or_default();
         dead.push_back(member.boot);
         if dead.len() > DEAD_BOOTS {

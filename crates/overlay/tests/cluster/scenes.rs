@@ -184,6 +184,14 @@ fn a_broker_cut_off_from_rank_0_fences_itself_in_time_and_before_it_is_given_up(
     assert!(fenced >= begun + orphan - world.setup.timing.keepalive.0 - 50);
     wait(&mut world, 10_000, "given up", |world| !world.node(0).unwrap().online().contains(3));
     assert!(world.now > fenced);
+    let missing = world.node(0).unwrap().missing(Millis(world.now));
+    let lost = missing.iter().find(|missing| missing.rank == 3).unwrap();
+    assert_eq!(lost.why, "lost: silent for too long");
+    let silent = lost.silent.unwrap();
+    assert!(
+        silent >= world.setup.timing.lost_after,
+        "counted from when it was heard, not given up"
+    );
 }
 
 #[test]

@@ -24,8 +24,10 @@ const RENDERS: &[Renders] = &[
             "kind: PodDisruptionBudget\n",
             "helm.sh/resource-policy: keep\n",
             "!kind: ServiceMonitor\n",
+            "kind: MutatingAdmissionPolicy\n",
         ],
     ),
+    ("lost nodes are Kubernetes' business", &["lostNodes.keepOff=false"], &["!MutatingAdmission"]),
     (
         "Pod Security restricted",
         &["crds.install=false"],
@@ -48,6 +50,7 @@ const RENDERS: &[Renders] = &[
             "kind: Role\nmetadata:\n  name: quorate\n  namespace: lab\n",
             "!kind: ClusterRole\n",
             "!kind: ClusterRoleBinding\n",
+            "operator: In, values: [\"hpc\",\"lab\"]",
         ],
     ),
     ("one replica", &["replicas=1"], &["!kind: PodDisruptionBudget\n"]),
@@ -172,6 +175,7 @@ fn unexplained() -> Result<Option<String>> {
 fn template(helm: &Path, settings: &[&str]) -> Result<(bool, String)> {
     let mut command = Command::new(helm);
     command.args(["template", "quorate", "charts/quorate", "--namespace", "quorate-system"]);
+    command.args(["--api-versions", super::NEWER]);
     for setting in settings {
         command.args(["--set", setting]);
     }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use quorate_api::MiniCluster;
-use quorate_contract::report::{Failure, Reason, Report};
 use quorate_observe::{
-    ContainerFacts, ContainerState, Disruption, Fact, GroupShape, Phase, PodFacts, Reading, Shape,
+    ContainerFacts, ContainerState, Fact, GroupShape, Phase, PodFacts, Reading, Shape,
     WorkloadFacts,
 };
 
 use super::*;
+
+mod lost;
 
 const UID: &str = "cluster-uid";
 const JOBSET: &str = "jobset-uid";
@@ -95,6 +96,7 @@ fn seen() -> Seen {
         config_map: true,
         network_policy: true,
         orphan_timeout: 15,
+        ..Seen::default()
     }
 }
 
@@ -384,124 +386,4 @@ fn a_cluster_that_ended_is_never_made_again_and_goes_when_its_time_is_over() {
     let unwritten = with_jobset(|jobset| jobset.completed = holds());
     let ttl = Wanted { ttl_seconds: Some(0), ..wanted(3) };
     assert_eq!(actions(&ttl, &unwritten), [], "its status has to tell the end first");
-}
-
-#[test]
-fn a_pod_that_a_kubelet_does_not_let_go_is_removed_after_its_grace() {
-    let stuck = |gone_by| {
-        with(|seen| {
-            let pod = PodFacts { deleting: Some(gone_by), ..pod("worker", 1, "n2") };
-            seen.observed.pods = vec![Arc::new(pod)];
-        })
-    };
-    let early = compare(&wanted(3), &stuck(at(-4)), at(0));
-    assert_eq!((early.actions, early.again), (vec![], Some(Duration::from_secs(6))));
-    let remove =
-        Action::ForceDelete { pod: "hello-worker-0-1-abcde".into(), uid: "pod-worker-1".into() };
-    assert_eq!(actions(&wanted(3), &stuck(at(-10))), std::slice::from_ref(&remove));
-    let former = with(|seen| {
-        let pod =
-            PodFacts { jobset: "former".into(), deleting: Some(at(-10)), ..pod("worker", 1, "n2") };
-        seen.observed.jobset = None;
-        seen.observed.jobs.clear();
-        seen.observed.pods = vec![Arc::new(pod)];
-    });
-    assert_eq!(actions(&wanted(3), &former), [remove], "it holds up the next cluster of the name");
-    let foreign = with(|seen| {
-        let pod =
-            PodFacts { jobset: String::new(), deleting: Some(at(-10)), ..pod("worker", 1, "n2") };
-        seen.observed.pods = vec![Arc::new(pod)];
-    });
-    assert_eq!(actions(&wanted(3), &foreign), [], "no pod of a JobSet");
-}
-
-/// The launcher's pod as it ends when a worker is lost.
-fn broker_lost() -> PodFacts {
-    let mut report = Report::new(69, Reason::BrokerLost, "lost worker-0-1");
-    report.failure = Some(Failure { pod: Some("worker-0-1".into()), ..Failure::default() });
-    let report = Some(Box::new(report));
-    PodFacts { phase: Phase::Failed, report, ..pod("launcher", 0, "n1") }
-}
-
-#[test]
-fn pods_of_a_node_that_rank_0_has_given_up_are_removed_at_once() {
-    let going = |pod: PodFacts| Arc::new(PodFacts { deleting: Some(at(30)), ..pod });
-    let workers = [("worker", 0, "n3"), ("worker", 1, "n2"), ("worker", 2, "n2")]
-        .map(|(group, index, node)| going(pod(group, index, node)));
-    let remove = |index: u32| Action::ForceDelete {
-        pod: format!("hello-worker-0-{index}-abcde"),
-        uid: format!("pod-worker-{index}"),
-    };
-    let reported = with(|seen| {
-        seen.observed.pods = workers.to_vec();
-        seen.observed.pods.push(Arc::new(broker_lost()));
-    });
-    let decision = compare(&wanted(3), &reported, at(0));
-    assert_eq!(decision.actions, [remove(1), remove(2)]);
-    assert_eq!(
-        decision.again,
-        Some(Duration::from_secs(40)),
-        "the one on a good node has its grace"
-    );
-}
-
-#[test]
-fn a_pod_that_kubernetes_takes_off_a_lost_node_is_removed_at_once() {
-    let disrupted = |reason: &str| {
-        with(|seen| {
-            let why = Disruption { reason: reason.into(), ..Disruption::default() };
-            let pod = PodFacts {
-                deleting: Some(at(30)),
-                disruption: Some(Box::new(why)),
-                ..pod("worker", 1, "n2")
-            };
-            seen.observed.pods = vec![Arc::new(pod)];
-        })
-    };
-    let (pod, uid) = ("hello-worker-0-1-abcde".to_owned(), "pod-worker-1".to_owned());
-    let taint = disrupted("DeletionByTaintManager");
-    assert_eq!(actions(&wanted(3), &taint), [Action::ForceDelete { pod, uid }]);
-    let drain = disrupted("EvictionByEvictionAPI");
-    assert_eq!(actions(&wanted(3), &drain), [], "its node lives, and so does its grace");
-}
-
-#[test]
-fn what_rank_0_said_last_outlives_its_pod_and_the_beginning_of_the_next_attempt() {
-    let restarted = |attempt| {
-        let mut seen = with_jobset(|jobset| jobset.restarts = 1);
-        let mut cluster = cluster();
-        let failure = quorate_api::status::Failure {
-            attempt: Some(attempt),
-            reason: Some("BrokerLost".into()),
-            pod: Some("worker-0-1".into()),
-            ..quorate_api::status::Failure::default()
-        };
-        cluster.status =
-            Some(MiniClusterStatus { failure: Some(failure), ..MiniClusterStatus::default() });
-        seen.observed.cluster = Arc::new(cluster);
-        let stuck = PodFacts { deleting: Some(at(30)), ..pod("worker", 1, "n2") };
-        seen.observed.pods = vec![Arc::new(stuck)];
-        seen
-    };
-    let (pod, uid) = ("hello-worker-0-1-abcde".to_owned(), "pod-worker-1".to_owned());
-    assert_eq!(actions(&wanted(3), &restarted(0)), [Action::ForceDelete { pod, uid }]);
-    assert_eq!(actions(&wanted(3), &restarted(1)), [], "a pod of another attempt");
-}
-
-#[test]
-fn a_launcher_that_all_workers_have_lost_is_evicted() {
-    let orphan = |index| {
-        let report = Some(Box::new(Report::new(68, Reason::Orphaned, "no rank 0")));
-        PodFacts { phase: Phase::Failed, report, ..pod("worker", index, "n2") }
-    };
-    let deserted = |second: PodFacts| {
-        with(|seen| {
-            seen.observed.pods =
-                vec![Arc::new(pod("launcher", 0, "n1")), Arc::new(orphan(0)), Arc::new(second)];
-        })
-    };
-    let evict =
-        Action::Evict { pod: "hello-launcher-0-0-abcde".into(), uid: "pod-launcher-0".into() };
-    assert_eq!(actions(&wanted(3), &deserted(orphan(1))), [evict]);
-    assert_eq!(actions(&wanted(3), &deserted(pod("worker", 1, "n3"))), [], "one still hears it");
 }
