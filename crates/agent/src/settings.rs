@@ -54,8 +54,6 @@ pub struct Settings {
     pub termination_log: PathBuf,
     /// The pod's name, where it is known.
     pub pod: Option<String>,
-    /// The pod's UID, where it is known.
-    pub pod_uid: Option<String>,
     /// The pod's address, where it is known.
     pub pod_ip: Option<String>,
     /// The node's name, where it is known.
@@ -174,7 +172,6 @@ impl Settings {
             run_dir: flags.run_dir.clone().unwrap_or_else(|| paths::RUN_DIR.into()),
             termination_log: termination_log(flags),
             pod: variable(env::POD_NAME),
-            pod_uid: variable(env::POD_UID),
             pod_ip: variable(env::POD_IP),
             node: variable(env::NODE_NAME),
             hosts: flags.hosts.clone(),

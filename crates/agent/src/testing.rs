@@ -55,7 +55,6 @@ pub(crate) fn settings(groups: &[(&str, u32)], rank: u32) -> crate::settings::Se
         run_dir: "/nonexistent".into(),
         termination_log: "/nonexistent/log".into(),
         pod: None,
-        pod_uid: None,
         pod_ip: None,
         node: None,
         hosts: None,

@@ -12,7 +12,7 @@ pub const JOB_INDEX: &str = "QUORATE_JOB_INDEX";
 pub const ATTEMPT: &str = "QUORATE_ATTEMPT";
 /// The pod's name.
 pub const POD_NAME: &str = "QUORATE_POD_NAME";
-/// The pod's UID, which fences stragglers together with the attempt.
+/// The pod's UID, for programs and logs; brokers tell their lives apart by a number of their own.
 pub const POD_UID: &str = "QUORATE_POD_UID";
 /// The pod's address.
 pub const POD_IP: &str = "QUORATE_POD_IP";

@@ -1,5 +1,8 @@
 //! Commands of `docs/install.md`, so that what is documented is what was run.
 
+use std::path::PathBuf;
+use std::process::Command;
+
 /// The words of the one command of the page that begins so, with its example's placeholders filled in.
 pub(crate) fn command(begins: &str) -> Vec<String> {
     let commands = all();
@@ -27,6 +30,19 @@ pub(crate) fn run(stand: &crate::Stand, begins: &str, more: &[&str]) -> String {
         other => panic!("{other} is not known here"),
     }
     .unwrap_or_else(|error| panic!("{}: {error}", words.join(" ")))
+}
+
+/// Builds the images as the page says; answers where the archives are.
+pub(crate) fn images() -> Vec<PathBuf> {
+    let words = command("cargo run -p quorate-testbed");
+    let at = words.iter().position(|word| word == "--").unwrap();
+    let done = Command::new(quorate_testbed::cluster::program().unwrap())
+        .args(&words[at + 1..])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    String::from_utf8_lossy(&done.stdout).lines().map(PathBuf::from).collect()
 }
 
 /// All commands: lines of fenced blocks, joined where they go on, without remarks.

@@ -30,6 +30,20 @@ fn named_namespaces_take_roles_alone_and_others_are_ignored() {
     assert!(!may("create", "secrets", "default"));
     assert!(!may("get", "secrets", "quorate-system"));
 
+    // What people may do comes with the roles that Kubernetes has for them.
+    for (role, may_create) in [("view", false), ("edit", true)] {
+        let (of, user) = (format!("--clusterrole={role}"), format!("--user={role}er"));
+        lab.kubectl(&["-n", "team", "create", "rolebinding", role, &of, &user]).unwrap();
+        let can = |verb: &str, what: &str| {
+            let ask = ["auth", "can-i", verb, what, "-n", "team", "--as", &format!("{role}er")];
+            lab.kubectl(&ask).is_ok_and(|answer| answer == "yes")
+        };
+        let people = || (can("get", "mc"), can("create", "mc"), can("patch", "mc/status"));
+        lab.eventually("the role is aggregated", people, |people| {
+            *people == (true, may_create, false)
+        });
+    }
+
     let program = "program: {command: ['true']}";
     let outside = "outside";
     lab.minicluster(outside, &format!("{IMAGE}\n{program}"));

@@ -14,6 +14,9 @@ const BUSY: &str = "long-busy";
 
 #[test]
 fn upgrade_rollback_uninstall_and_reinstall_leave_running_clusters_alone() {
+    let images = documented::images();
+    assert_eq!(images.len(), 2, "{images:?}");
+    assert!(images.iter().all(|archive| archive.is_file()), "{images:?}");
     let mut stand = stand();
     // Until the end, releases come and go.
     let begin = crate::trail::end(&stand.lab.cluster);
@@ -100,6 +103,8 @@ fn upgrade_rollback_uninstall_and_reinstall_leave_running_clusters_alone() {
     stand.helm(&["upgrade", "quorate", &crate::chart()]);
     lab.rolled_out();
     same(lab, "after the last release");
+    let samples = crate::path("config/samples").display().to_string();
+    lab.kubectl(&["apply", "--dry-run=server", "-k", &samples]).unwrap();
     let name = "new";
     lab.minicluster(name, &format!("{IMAGE}\nprogram: {{command: ['true']}}"));
     lab.state(name, "Succeeded");
