@@ -23,7 +23,7 @@ fn the_controller_uses_every_right_that_it_has_and_is_refused_none() {
         scope.spawn(|| robbed_of_its_objects(lab));
         scope.spawn(|| with_a_name_that_is_taken(lab));
         scope.spawn(|| a_lease_that_somebody_writes(lab));
-        scope.spawn(|| pods_on_a_lost_node(&stand));
+        scope.spawn(|| a_pod_on_a_lost_node(&stand));
     });
     let asked = trail::of(&lab.cluster, ACCOUNT);
     let used: BTreeSet<&Right> = asked.iter().map(|asked| &asked.right).collect();
@@ -138,34 +138,30 @@ fn a_lease_that_somebody_writes(lab: &Lab) {
     });
 }
 
-/// Pods on a node that is cut off are said to have failed, and are deleted without grace.
-fn pods_on_a_lost_node(stand: &Stand) {
+/// A pod on a node that is cut off is said to have failed, and is deleted without grace. (What becomes
+/// of the cluster then is another test's.)
+fn a_pod_on_a_lost_node(stand: &Stand) {
     let lab = &stand.lab;
     let pods = lab.list("pods", SYSTEM);
     let of = |pod: &Value| Some(pod["spec"]["nodeName"].as_str()?.to_owned());
     let taken: BTreeSet<String> = pods.iter().filter_map(of).collect();
     let free: Vec<Node> = (1..=3).map(Node).filter(|node| !taken.contains(&node.name())).collect();
     let [lost, ..] = free[..] else { panic!("the controllers are on all nodes: {taken:?}") };
-    let safe = taken.first().unwrap();
     let on = |node: &str| {
         format!("template: {{spec: {{nodeSelector: {{kubernetes.io/hostname: {node}}}}}}}")
     };
-    let cluster = |more: &str| {
-        format!(
-            "size: 2\nslots: 1\n{IMAGE}\nbootstrap: {{orphanTimeoutSeconds: 6}}
+    let name = "cut";
+    let cluster = format!(
+        "size: 2\nslots: 1\n{IMAGE}\nbootstrap: {{orphanTimeoutSeconds: 6}}
 launcher: {{{}}}
 groups: [{{name: worker, size: 1, {}}}]
-{more}",
-            on(safe),
-            on(&lost.name())
-        )
-    };
-    let (idle, busy) = ("cut-idle", "cut-busy");
-    lab.minicluster(idle, &cluster(""));
-    let program = "program: {parallel: {command: [sleep, '3600'], tasks: 2}}";
-    lab.minicluster(busy, &cluster(&format!("failurePolicy: {{maxRestarts: 3}}\n{program}")));
-    lab.state(idle, "Ready");
-    lab.state(busy, "Running");
+failurePolicy: {{maxRestarts: 3}}
+program: {{parallel: {{command: [sleep, '3600'], tasks: 2}}}}",
+        on(taken.first().unwrap()),
+        on(&lost.name())
+    );
+    lab.minicluster(name, &cluster);
+    lab.state(name, "Running");
     lab.cluster.cut_node(lost).unwrap();
     let told = |verb: &str, resource: &str| {
         let asked = trail::of(&lab.cluster, ACCOUNT);
@@ -173,10 +169,6 @@ groups: [{{name: worker, size: 1, {}}}]
     };
     lab.eventually("a pod is given up", || told("patch", "pods/status"), |told| *told);
     lab.eventually("it is deleted", || told("delete", "pods"), |told| *told);
+    lab.kubectl(&["delete", "mc", name]).unwrap();
     lab.cluster.heal_node(lost).unwrap();
-    lab.until(idle, "whole again", |object| object["status"]["online"] == 2);
-    lab.until(busy, "running again", |object| {
-        object["status"]["state"] == "Running" && object["status"]["attempt"] != 0
-    });
-    lab.kubectl(&["delete", "mc", idle, busy]).unwrap();
 }
