@@ -263,15 +263,3 @@ fn default_group() -> String {
 fn one() -> i32 {
     1
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kube::Resource;
-
-    #[test]
-    fn the_type_is_of_the_version_that_is_named_here() {
-        assert_eq!(JobSet::version(&()), VERSION);
-        assert_eq!(JobSet::api_version(&()), format!("{}/{VERSION}", JobSet::group(&())));
-    }
-}
