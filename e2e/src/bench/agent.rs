@@ -56,15 +56,17 @@ impl Containers {
         Ok(all)
     }
 
+    /// When a container started, or ended, if that was told.
+    pub fn moment(&self, container: &str, started: bool) -> Option<Timestamp> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of = events.iter().filter(|event| event.container == container);
+        of.find(|event| event.started == started).map(|event| event.at)
+    }
+
     /// Milliseconds that each of these containers ran.
     fn run_times(&self, containers: &BTreeSet<String>) -> Vec<f64> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let moment = |id: &str, started| {
-            let mut of = events.iter().filter(|event| event.container == id);
-            of.find(|event| event.started == started).map(|event| event.at)
-        };
         let spans = containers.iter().filter_map(|id| {
-            let span = moment(id, false)?.duration_since(moment(id, true)?);
+            let span = self.moment(id, false)?.duration_since(self.moment(id, true)?);
             Some(span.as_secs_f64() * 1e3)
         });
         spans.collect()

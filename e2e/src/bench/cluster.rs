@@ -12,7 +12,7 @@ use crate::bench::{plan, recovery};
 use anyhow::{Context as _, Result};
 use k8s_openapi::jiff::Timestamp;
 use quorate_testbed::Shape;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     let lab = Lab::up(shape);
     let containers = Containers::listen(&lab.cluster, nodes)?;
     let site = Site::new(&lab)?;
-    let installed = first_lines(&site, options.rounds)?;
+    let installed = first_lines(&site, &containers, options.rounds)?;
     containers.tell(&installed)?;
     quorum(&site, options.rounds.div_ceil(2))?;
     recovery::run(&site, options.rounds)?;
@@ -84,7 +84,11 @@ fn quorum(site: &Site<'_>, rounds: usize) -> Result<()> {
 
 /// From the creation of a cluster to its program's first line, in turn with a bare JobSet of the same
 /// pods. Answers the IDs of the containers that brought the agent.
-fn first_lines(site: &Site<'_>, rounds: usize) -> Result<BTreeSet<String>> {
+fn first_lines(
+    site: &Site<'_>,
+    containers: &Containers,
+    rounds: usize,
+) -> Result<BTreeSet<String>> {
     const SIZE: usize = 4;
     let (mut ours, mut launcher, mut all) = (Vec::new(), Vec::new(), Vec::new());
     let mut installed = BTreeSet::new();
@@ -102,6 +106,9 @@ fn first_lines(site: &Site<'_>, rounds: usize) -> Result<BTreeSet<String>> {
         let pods = site.pods(&name)?;
         let first = pods.iter().find(|pod| is_launcher(pod)).context("no launcher")?;
         let line = site.line(first, LINE, created)?.context("the program said nothing")?;
+        for pod in &pods {
+            say(course(pod, containers, created));
+        }
         let bare = bare::first_lines(site, &format!("bare-{round}"), SIZE)?;
         if round > 0 {
             ours.push(seconds_between(created, line));
@@ -118,4 +125,20 @@ fn first_lines(site: &Site<'_>, rounds: usize) -> Result<BTreeSet<String>> {
     Figure::new("all pods' first lines", "s", &all).peer("JobSet").tell();
     Figure::new("first line, ratio to the bare launcher", "x", &ratios).target(1.5).tell();
     Ok(installed)
+}
+
+/// What happened when in a pod, in seconds since the cluster was created.
+fn course(pod: &Value, containers: &Containers, created: Timestamp) -> String {
+    let since = |container: Option<String>, started| {
+        let at = container.and_then(|id| containers.moment(&id, started));
+        at.map_or("?".to_owned(), |at| format!("{:.2}", seconds_between(created, at)))
+    };
+    let (init, main) = (look::installer(pod), main_container(pod));
+    format!(
+        "  {}: agent brought {} to {}, main container {} s",
+        look::name(pod),
+        since(init.clone(), true),
+        since(init, false),
+        since(main, true)
+    )
 }

@@ -1,24 +1,27 @@
 //! Watches with a clock: every event carries the moment at which this process had read it.
+//!
+//! The API server ends watches when it likes, as after a change of a definition; they go on from where
+//! they were.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use quorate_testbed::api::Api;
 use quorate_testbed::layout::Folder;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::BufRead as _;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::io::BufRead;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names and labels alone, which spares the server, and us, the rest.
+/// Names and the like alone, which spares the server, and us, the rest.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// How much of the objects is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Names and labels.
+    /// Names alone.
     Metadata,
     /// The status, too.
     Status,
@@ -50,23 +53,21 @@ pub enum Kind {
 /// What is kept of an object.
 #[derive(Debug, Deserialize)]
 pub struct Object {
-    /// Its name and labels.
+    /// Its name.
     pub metadata: Metadata,
     /// Its status; null with [`Depth::Metadata`].
     #[serde(default)]
     pub status: Value,
 }
 
-/// Names and labels.
+/// Which object it is.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
     /// The name.
     pub name: String,
-    /// The UID.
-    pub uid: String,
-    /// The labels.
-    #[serde(default)]
-    pub labels: BTreeMap<String, String>,
+    /// Where a watch goes on after this event.
+    #[serde(rename = "resourceVersion")]
+    version: String,
 }
 
 /// A line of a watch.
@@ -84,6 +85,35 @@ pub struct Watch {
     events: Receiver<Result<Event>>,
 }
 
+/// Where events come from.
+struct Source {
+    api: Api,
+    query: String,
+    accept: &'static str,
+    version: String,
+}
+
+impl Source {
+    fn open(&self) -> Result<Box<dyn BufRead + Send>> {
+        let path = format!("{}{}", self.query, self.version);
+        Ok(Box::new(self.api.stream(&path, self.accept)?))
+    }
+
+    /// Passes events on until the server ends the watch, or nobody listens any more, which is an error.
+    fn read(&mut self, stream: impl BufRead, events: &Sender<Result<Event>>) -> Result<()> {
+        for line in stream.lines() {
+            let at = Instant::now();
+            let line = line.context("read the watch")?;
+            let line: Line = serde_json::from_str(&line)
+                .with_context(|| format!("an event is not as expected: {line}"))?;
+            self.version.clone_from(&line.object.metadata.version);
+            let event = Event { at, kind: line.kind, object: line.object };
+            events.send(Ok(event)).map_err(|_| anyhow!("nobody listens"))?;
+        }
+        Ok(())
+    }
+}
+
 impl Watch {
     /// Watches a collection from now on; what is there already is not told. `path` may have a query.
     pub fn start(folder: &Folder, path: &str, depth: Depth) -> Result<Self> {
@@ -93,24 +123,29 @@ impl Watch {
         let version = list["metadata"]["resourceVersion"]
             .as_str()
             .with_context(|| format!("{path} gives no resource version"))?;
-        let query = format!("{path}{mark}watch=1&resourceVersion={version}&timeoutSeconds=3600");
-        let accept = match depth {
-            Depth::Metadata => METADATA,
-            Depth::Status => "application/json",
+        let mut source = Source {
+            api,
+            query: format!("{path}{mark}watch=1&timeoutSeconds=3600&resourceVersion="),
+            accept: match depth {
+                Depth::Metadata => METADATA,
+                Depth::Status => "application/json",
+            },
+            version: version.to_owned(),
         };
-        let stream = api.stream(&query, accept)?;
+        // The first connection stands when this returns.
+        let mut stream = source.open()?;
         let (sender, events) = mpsc::channel();
         thread::spawn(move || {
-            for line in stream.lines() {
-                let at = Instant::now();
-                let event = line.map_err(anyhow::Error::from).and_then(|line| {
-                    let line: Line = serde_json::from_str(&line)
-                        .with_context(|| format!("an event is not as expected: {line}"))?;
-                    Ok(Event { at, kind: line.kind, object: line.object })
-                });
-                if sender.send(event).is_err() {
-                    return;
-                }
+            loop {
+                let ended = source.read(stream, &sender);
+                stream = match ended.and_then(|()| source.open()) {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        // Nobody may be left to tell.
+                        let _ = sender.send(Err(error));
+                        return;
+                    }
+                };
             }
         });
         Ok(Self { what: path.to_owned(), events })
