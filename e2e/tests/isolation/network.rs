@@ -1,8 +1,7 @@
 //! Who reaches whom.
 
-use crate::{CONTROLLER, LAB, idle_pod, state};
+use crate::{CONTROLLER, LAB, idle_pod, launcher, name_of, state};
 use quorate_e2e::NAMESPACE;
-use serde_json::json;
 use std::collections::BTreeSet;
 
 const PORT: &str = "8117";
@@ -28,7 +27,14 @@ fn strangers_do_not_reach_brokers_while_mpi_runs_over_all_nodes() {
     idle_pod("strangers", "asking", CONTROLLER);
     let image = "image: localhost/mpi-debian:v1";
     LAB.minicluster(open, &format!("size: 2\n{image}\nnetwork: {{networkPolicy: false}}"));
-    LAB.minicluster(closed, &format!("size: 2\n{image}"));
+    let spread = "template:
+  spec:
+    topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: DoNotSchedule
+      labelSelector: {matchLabels: {quorate.dev/cluster: closed}}";
+    LAB.minicluster(closed, &format!("size: 3\nslots: 1\n{image}\n{spread}"));
     for name in [open, closed] {
         state(NAMESPACE, name, "Ready");
     }
@@ -53,39 +59,23 @@ fn strangers_do_not_reach_brokers_while_mpi_runs_over_all_nodes() {
     LAB.eventually("a port refuses", || refuses(&without), |yes| *yes);
     assert!(!refuses(&address), "a port of MPI answers strangers");
 
-    let name = "spread-out";
-    let spread = json!({ "spec": { "topologySpreadConstraints": [{
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": { "matchLabels": { "quorate.dev/cluster": name } },
-    }] } });
-    let hello = ["/opt/tests/openmpi/hello", "3"];
-    let object = json!({
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "MiniCluster",
-        "metadata": { "name": name },
-        "spec": {
-            "size": 3,
-            "slots": 1,
-            "image": "localhost/mpi-debian:v1",
-            "template": spread,
-            "program": { "parallel": { "command": hello, "tasks": 3 } },
-        },
-    });
-    LAB.create(&object.to_string()).unwrap();
-    state(NAMESPACE, name, "Succeeded");
-    let output = LAB.output(name);
-    let hosts: BTreeSet<&str> = output
-        .lines()
-        .filter(|line| line.starts_with("rank "))
-        .filter_map(|line| line.rsplit(' ').next())
-        .collect();
-    assert_eq!(hosts.len(), 3, "{output}");
-    let nodes: BTreeSet<String> = LAB
-        .of("pods", name)
-        .iter()
-        .filter_map(|pod| pod["spec"]["nodeName"].as_str().map(str::to_owned))
-        .collect();
-    assert_eq!(nodes.len(), 3, "{nodes:?}");
+    // Its own ranks meet over all nodes meanwhile.
+    let pods = LAB.of("pods", closed);
+    let nodes: BTreeSet<&str> =
+        pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+    assert_eq!((pods.len(), nodes.len()), (3, 3), "{nodes:?}");
+    for flavor in ["openmpi", "mpich"] {
+        let hello = format!("/opt/tests/{flavor}/hello");
+        let run = ["/quorate/bin/quorate-agent", "run", "-n", "3", hello.as_str(), "3"];
+        let pod = launcher(NAMESPACE, closed);
+        let exec = ["exec", name_of(&pod), "-c", "main", "--"];
+        let output = LAB.kubectl(&[exec.as_slice(), run.as_slice()].concat()).unwrap();
+        let hosts: BTreeSet<&str> = output
+            .lines()
+            .filter(|line| line.starts_with("rank "))
+            .filter_map(|line| line.rsplit(' ').next())
+            .collect();
+        assert_eq!(hosts.len(), 3, "{output}");
+    }
+    LAB.kubectl(&["delete", "mc", open, closed]).unwrap();
 }
