@@ -8,23 +8,20 @@
 //! ```
 
 use crate::context::Options;
-use crate::lease::{Candidate, Election, Fence, LeaseError, Standing, TimingError};
+use crate::lease::{Candidate, Election, Fence, LeaseError, Standing, Timing, TimingError};
 use crate::metrics::Metrics;
-use crate::request::{ApiLayer, TokenBucket};
-use crate::run::RunError;
+use crate::request::{self, ApiLayer, TokenBucket};
 use crate::serve::{Health, ListenError, Pages, listen, serve};
 use crate::settings::{LeaseSettings, Settings};
-use crate::telemetry::chain;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
-use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use std::fs;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info};
+use tracing::info;
 
 /// Why a controller could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +65,7 @@ pub async fn run(settings: &Settings, stop: CancellationToken) -> Result<(), Pro
         (settings.api_qps > 0).then(|| TokenBucket::new(settings.api_qps, settings.api_burst));
     let layer = ApiLayer::fenced(Arc::clone(&metrics), fence.clone()).with_rate(rate);
     let work = Work {
-        client: client(&config, &layer)?,
+        client: client(&config, &layer, timing)?,
         options: settings.options(),
         metrics: Arc::clone(&metrics),
         synced: watch::channel(false).0,
@@ -98,7 +95,7 @@ pub async fn run(settings: &Settings, stop: CancellationToken) -> Result<(), Pro
         let me = identity(&settings.lease).map_err(ProcessError::Identity)?;
         let lease = &settings.lease;
         let namespace = lease.lease_namespace.as_ref().unwrap_or(&config.default_namespace);
-        let api = client(&config, &ApiLayer::counting(Arc::clone(&metrics)))?;
+        let api = client(&config, &ApiLayer::counting(Arc::clone(&metrics)), timing)?;
         let election = Election::new(
             Api::<Lease>::namespaced(api, namespace),
             lease.lease_name.clone(),
@@ -133,23 +130,18 @@ struct Work {
 impl Work {
     async fn run(self, term: CancellationToken) {
         let Self { client, options, metrics, synced } = self;
-        let worked: Result<(), RunError> =
-            crate::run(client, options, Arc::clone(&metrics), synced.clone(), term).await;
+        crate::run(client, options, Arc::clone(&metrics), synced.clone(), term).await;
         synced.send_replace(false);
         metrics.count_miniclusters(None);
-        if let Err(failed) = worked {
-            error!(error = chain(&failed), "the work failed");
-        }
     }
 }
 
-/// A client whose requests pass `layer`.
-fn client(config: &Config, layer: &ApiLayer) -> Result<Client, ProcessError> {
-    let failed = |source| ProcessError::Client {
+/// A client whose requests pass `layer`, and whose connections end before another may lead.
+fn client(config: &Config, layer: &ApiLayer, timing: Timing) -> Result<Client, ProcessError> {
+    request::client(config, layer, timing.grace()).map_err(|source| ProcessError::Client {
         url: config.cluster_url.to_string(),
         source: Box::new(source),
-    };
-    Ok(ClientBuilder::try_from(config.clone()).map_err(failed)?.with_layer(layer).build())
+    })
 }
 
 /// The name in the lease: as told, else the host's with a suffix that no other process has.

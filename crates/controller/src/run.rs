@@ -1,14 +1,14 @@
 //! Wires watches, queue and pipeline together until it is told to stop.
 
+mod definitions;
+
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 use kube::Client;
-use kube::api::ListParams;
 use kube::runtime::applier;
 use kube::runtime::controller::{Config, Error as QueueError};
 use kube::runtime::reflector::{ObjectRef, Store};
-use quorate_api::MiniCluster;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, Options};
@@ -16,16 +16,6 @@ use crate::launcher::{Launchers, Stored};
 use crate::metrics::{Census, Metrics};
 use crate::reconcile::{reconcile, retry};
 use crate::watch::{self, Caches, Guarded, Key, Scope};
-
-/// Why the controller cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The definition of MiniCluster is not there, or may not be read.
-    #[error(
-        "cannot list MiniClusters: is their definition installed, and may this account read them?"
-    )]
-    List(#[source] Box<kube::Error>),
-}
 
 /// Works until `stop` is cancelled; what was begun is finished first.
 ///
@@ -37,14 +27,11 @@ pub async fn run(
     metrics: Arc<Metrics>,
     synced: tokio::sync::watch::Sender<bool>,
     stop: CancellationToken,
-) -> Result<(), RunError> {
+) {
     let scopes = scopes(&options);
-    // A watch would try again for ever without saying what is missing.
-    for scope in &scopes {
-        watch::api::<MiniCluster>(&client, scope)
-            .list_metadata(&ListParams::default().limit(1))
-            .await
-            .map_err(|error| RunError::List(Box::new(error)))?;
+    tokio::select! {
+        () = stop.cancelled() => return,
+        () = definitions::wait(&client, &scopes) => {}
     }
     let caches = Arc::new(Caches::new(scopes.len()));
     let seeds = Arc::new(Stored(client.clone()));
@@ -56,7 +43,7 @@ pub async fn run(
     let looks = look_at(&context, &launchers, &scopes, kueue, &stop);
     tokio::pin!(looks);
     tokio::select! {
-        () = &mut looks => return Ok(()),
+        () = &mut looks => return,
         () = caches.ready() => {}
     }
     tracing::info!(
@@ -68,7 +55,6 @@ pub async fn run(
     );
     synced.send_replace(true);
     looks.await;
-    Ok(())
 }
 
 /// Looks at every MiniCluster of which something new is known, until it is told to stop.

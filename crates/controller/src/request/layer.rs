@@ -14,11 +14,18 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::{BoxError, Layer, Service};
 
-/// A write took longer than the leader's term allows; whether it was done is not known.
+/// Longer than the API server itself allows a request to take (`--request-timeout`, one minute).
+const PATIENCE: Duration = Duration::from_secs(75);
+
+/// Why an answer was not waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the API did not answer a write within {limit:?}, the rest of this leader's term")]
-struct WriteTooLate {
-    limit: Duration,
+enum TooLate {
+    /// A write took longer than the leader's term allows; whether it was done is not known.
+    #[error("the API did not answer a write within {limit:?}, the rest of this leader's term")]
+    Write { limit: Duration },
+    /// A server that holds its connections and says nothing must not hold up who asks it.
+    #[error("the API did not begin to answer within {limit:?}")]
+    Answer { limit: Duration },
 }
 
 /// Counts requests, and lays fence and rate around them if given.
@@ -121,12 +128,13 @@ where
         let started = Instant::now();
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = match limit {
-                None => answer.await.map_err(Into::into),
-                Some(limit) => match timeout(limit, answer).await {
-                    Ok(answer) => answer.map_err(Into::into),
-                    Err(_) => Err(WriteTooLate { limit }.into()),
-                },
+            let (limit, late) = match limit {
+                Some(limit) if limit < PATIENCE => (limit, TooLate::Write { limit }),
+                _ => (PATIENCE, TooLate::Answer { limit: PATIENCE }),
+            };
+            let answer = match timeout(limit, answer).await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(_) => Err(late.into()),
             };
             let code = match &answer {
                 Ok(response) => response.status().as_str().to_owned(),
