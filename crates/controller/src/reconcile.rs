@@ -31,6 +31,7 @@ use quorate_api::minicluster::MANAGER;
 use quorate_observe::Obstacle;
 
 use crate::context::Context;
+use crate::telemetry::chain;
 use crate::watch::{Guarded, Key};
 use apply::{Applied, ApplyError, apply};
 use compare::{Action, Decision, compare};
@@ -160,6 +161,12 @@ async fn look(
             sooner(&mut again, memory::until(until, now));
         }
     }
+    if let Err(error) = &applied
+        && memory.errors > 0
+    {
+        // Told from the second time on: most of what fails once does not fail twice.
+        seen.observed.obstacles.extend(error.delay());
+    }
     if let Some(launchers) = &context.launchers {
         launchers.follow(key, Some(&seen.observed));
     }
@@ -178,7 +185,10 @@ fn sooner(again: &mut Option<Duration>, wait: Duration) {
 fn patience(obstacle: &Obstacle) -> i64 {
     match obstacle {
         Obstacle::NameTaken { .. } => TAKEN,
-        Obstacle::Immutable { .. } | Obstacle::Queued { .. } | Obstacle::Refused { .. } => REFUSED,
+        Obstacle::Immutable { .. }
+        | Obstacle::Queued { .. }
+        | Obstacle::Refused { .. }
+        | Obstacle::Delayed { .. } => REFUSED,
     }
 }
 
@@ -190,16 +200,4 @@ fn spread(seconds: i64) -> SignedDuration {
 /// A number in 0..1. Without a random source there is no spread, which is no harm.
 fn jitter() -> f64 {
     f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / f64::from(u32::MAX)
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -12,6 +12,7 @@
 mod fake;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fake::Server;
 use http::Method;
@@ -190,7 +191,11 @@ async fn a_new_cluster_costs_four_objects_and_one_status() {
     assert_eq!(writes.len(), 5, "{calls:?}");
     assert_eq!(writes[3], "POST jobsets", "the JobSet comes last of the objects");
     assert_eq!(writes[4], "PATCH miniclusters/hello/status");
-    assert_eq!(calls.len() - writes.len(), 1, "one read: whether the Service's name is free");
+    assert_eq!(
+        calls.len() - writes.len(),
+        3,
+        "reads: whether the names of what JobSet makes are free"
+    );
     assert_eq!(world.condition("Accepted"), ("True".into(), "Planned".into()));
     let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
     assert_eq!(
@@ -282,6 +287,59 @@ async fn what_somebody_else_has_is_reported_and_left_alone() {
 }
 
 #[tokio::test]
+async fn a_label_that_somebody_takes_off_the_jobset_is_put_back_by_one_write() {
+    for living in [false, true] {
+        let world = World::new(hello());
+        world.settle().await;
+        let path = format!("{JOBSETS}/hello");
+        let before = world.server.get(&path).unwrap();
+        if living {
+            let labels = json!({
+                "quorate.dev/cluster": "hello",
+                "jobset.sigs.k8s.io/jobset-uid": before["metadata"]["uid"],
+                "jobset.sigs.k8s.io/replicatedjob-name": "worker",
+            });
+            let metadata = json!({"name": "hello-worker-0", "namespace": "hpc", "labels": labels});
+            let spec = json!({"parallelism": 2, "completions": 2, "template": {}});
+            let job = json!({"metadata": metadata, "spec": spec});
+            world.server.store(&format!("{JOBS}/hello-worker-0"), job);
+        }
+        world.change(&path, |jobset| {
+            let labels = jobset["metadata"]["labels"].as_object_mut().unwrap();
+            labels.remove("quorate.dev/cluster");
+        });
+        let calls = world.settle().await;
+        let after = world.server.get(&path).unwrap();
+        assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"], "{living}");
+        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"], "{living}");
+        let patches = calls.iter().filter(|call| *call == "PATCH jobsets/hello").count();
+        assert_eq!(patches, 1, "{calls:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_config_map_without_our_label_counts_as_there() {
+    let world = World::new(hello());
+    world.settle().await;
+    let place = |object: &str| Place {
+        cluster: Key::new("hpc", "hello"),
+        name: object.to_owned(),
+        uid: world.server.get(&format!("{CORE}/configmaps/{object}")).unwrap()["metadata"]["uid"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    };
+    let made = world.made();
+    let map = made.iter().find_map(|name| name.strip_suffix(" configmaps")).unwrap();
+    // What a watch by label says when the label goes.
+    assert!(world.context.caches.config_maps.remove(&place(map)));
+    world.look().await.unwrap();
+    assert_eq!(writes(&world.server.take_calls()), ["POST configmaps"]);
+    world.look().await.unwrap();
+    assert_eq!(world.server.take_calls(), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_refusal_is_told_once_and_not_sent_again() {
     for code in [403, 422] {
         let world = World::new(hello());
@@ -314,6 +372,27 @@ async fn a_webhook_that_cannot_be_reached_is_tried_again_with_growing_waits() {
     assert_ne!(waits[0], waits[2]);
     world.settle().await;
     assert_eq!(world.made(), ALL);
+}
+
+#[tokio::test]
+async fn a_webhook_that_stays_silent_is_named_in_the_status() {
+    let world = World::new(hello());
+    world.server.fault(Method::POST, "/jobsets", 500, "failed calling webhook", usize::MAX);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let told = "the JobSet hello cannot be made yet: failed calling webhook";
+    loop {
+        world.watch();
+        world.look().await.unwrap_err();
+        let status = world.cluster().status.unwrap_or_default();
+        if status.message.is_some_and(|message| message.starts_with(told)) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "never told");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(world.condition("Accepted").0, "True");
+    let calls = world.server.take_calls();
+    assert!(!calls.iter().any(|call| call.contains("events")), "{calls:?}");
 }
 
 #[tokio::test]

@@ -123,6 +123,16 @@ pub enum Obstacle {
         /// The words of the refusal.
         message: String,
     },
+    /// An object could not be made so far, for a reason that may pass: a webhook that cannot be
+    /// reached, an error of the server, the remains of a former cluster. It is tried again.
+    Delayed {
+        /// The object's kind.
+        kind: String,
+        /// The object's name.
+        name: String,
+        /// Why not.
+        message: String,
+    },
 }
 
 /// What the launcher's broker said of the cluster.

@@ -25,7 +25,7 @@ pub use error::{ApplyError, Verdict, judge};
 /// What came of the actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Whether the JobSet was made.
+    /// Whether the JobSet was made, or found: what is known of the cluster has changed.
     pub created: bool,
     /// What was refused, or belongs to someone else.
     pub obstacles: Vec<Obstacle>,
@@ -46,6 +46,10 @@ pub async fn apply(
                 let obstacles = create::everything(context, key, cluster).await?;
                 applied.created = obstacles.is_empty();
                 obstacles
+            }
+            Action::Find => {
+                applied.created = create::find(context, key, cluster).await?;
+                Vec::new()
             }
             Action::Restore(kept) => create::again(context, cluster, *kept).await?,
             Action::Suspend { uid, suspend } => {

@@ -41,6 +41,8 @@ pub struct Seen {
 pub enum Action {
     /// Make all objects, the JobSet last.
     Create,
+    /// Look for the JobSet by its name: there are Jobs or pods of one that no watch has shown.
+    Find,
     /// Make again what was deleted of a living cluster.
     Restore(Kept),
     /// Suspend or resume the JobSet of this UID.
@@ -200,10 +202,13 @@ fn begin(observed: &Observed, decision: &mut Decision) {
     }
     // Jobs and pods of a former JobSet have the names, host names and keys of the next one's: they must
     // be gone. The watch tells when they are.
-    let jobs = observed.jobs.iter().any(|job| !job.jobset.is_empty());
+    let jobs: Vec<_> = observed.jobs.iter().filter(|job| !job.jobset.is_empty()).collect();
     let pods = observed.pods.iter().any(|pod| !pod.jobset.is_empty() && !pod.ended());
-    if !jobs && !pods {
+    if jobs.is_empty() && !pods {
         decision.act(Action::Create);
+    } else if jobs.iter().any(|job| job.deleting.is_none()) {
+        // Nobody takes them away. Has the JobSet lost the label by which it is watched?
+        decision.act(Action::Find);
     }
 }
 

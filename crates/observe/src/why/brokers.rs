@@ -41,7 +41,8 @@ pub(super) fn quorate(scene: &Scene<'_>) -> Option<Found> {
 /// Not quorate, and no trouble found.
 pub(super) fn look(scene: &Scene<'_>) -> Found {
     let Some(jobset) = scene.jobset else {
-        return Found::new(Cause::Starting, "its JobSet is about to be made");
+        return super::object::delay(scene)
+            .unwrap_or_else(|| Found::new(Cause::Starting, "its JobSet is about to be made"));
     };
     let begun = begun(scene);
     if (scene.attempt > 0 && !scene.was_quorate()) || jobset.restarting.holds().is_some() {

@@ -10,13 +10,30 @@ pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
         observed
             .obstacles
             .iter()
-            .min_by_key(|obstacle| match obstacle {
-                Obstacle::NameTaken { .. } => 0,
-                Obstacle::Refused { .. } => 1,
-                Obstacle::Immutable { .. } => 2,
-                Obstacle::Queued { .. } => 3,
+            .filter_map(|one| match one {
+                Obstacle::NameTaken { .. } => Some((0, one)),
+                Obstacle::Refused { .. } => Some((1, one)),
+                Obstacle::Immutable { .. } => Some((2, one)),
+                Obstacle::Queued { .. } => Some((3, one)),
+                // No reason to be found wanting: it is told where a JobSet is missing.
+                Obstacle::Delayed { .. } => None,
             })
-            .map(obstacle)
+            .min_by_key(|(rank, _)| *rank)
+            .and_then(|(_, one)| obstacle(one))
+    })
+}
+
+/// What keeps the JobSet from being made, but may pass.
+pub(super) fn delay(scene: &Scene<'_>) -> Option<Found> {
+    scene.observed.obstacles.iter().find_map(|obstacle| match obstacle {
+        Obstacle::Delayed { kind, name, message } => {
+            let message = format!(
+                "the {kind} {name} cannot be made yet: {}; it is tried again",
+                words::quote(message)
+            );
+            Some(Found::new(Cause::Starting, message))
+        }
+        _ => None,
     })
 }
 
@@ -57,8 +74,8 @@ fn taken(kind: &str, name: &str, owner: Option<&str>) -> Found {
         .advise(format!("delete or rename the {kind} {name}, or give this cluster another name"))
 }
 
-fn obstacle(obstacle: &Obstacle) -> Found {
-    match obstacle {
+fn obstacle(obstacle: &Obstacle) -> Option<Found> {
+    Some(match obstacle {
         Obstacle::NameTaken { kind, name, owner } => taken(kind, name, owner.as_deref()),
         Obstacle::Refused { kind, name, message } => Found::new(
             Cause::Refused,
@@ -77,7 +94,8 @@ fn obstacle(obstacle: &Obstacle) -> Found {
             )
             .advise("take the change back, or delete the cluster and create it again")
         }
-    }
+        Obstacle::Delayed { .. } => return None,
+    })
 }
 
 /// What Kueue decides: it admits all pods of a JobSet or none, and says when they run.

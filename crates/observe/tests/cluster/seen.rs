@@ -220,6 +220,9 @@ fn obstacle(value: &Value) -> Obstacle {
         "Refused" => {
             Obstacle::Refused { kind: text("kind"), name: text("name"), message: text("message") }
         }
+        "Delayed" => {
+            Obstacle::Delayed { kind: text("kind"), name: text("name"), message: text("message") }
+        }
         other => panic!("no obstacle {other}"),
     }
 }

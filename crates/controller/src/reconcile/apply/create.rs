@@ -15,23 +15,24 @@ use std::fmt::Debug;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{GetParams, PostParams};
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_api::minicluster::{GROUP, KIND};
 use quorate_observe::{JobSetFacts, Obstacle};
-use quorate_plan::{Plan, Seed};
+use quorate_plan::{Plan, Seed, labels};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{ApplyError, Verdict, api, judge, kind};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::reconcile::compare::Kept;
 use crate::reconcile::validate::validated;
-use crate::watch::{Key, place};
+use crate::watch::{Cache, Key, Owner, place};
 
 /// Dropped fields that an event names; its note may have 1 KiB.
 const MOST_FIELDS: usize = 5;
@@ -40,8 +41,8 @@ const MOST_FIELDS: usize = 5;
 enum Made<K> {
     /// It is there, and new.
     New(Box<K>),
-    /// It was there, and is ours.
-    Ours,
+    /// It was there, and is ours; this is its metadata.
+    Ours(Box<ObjectMeta>),
     /// It cannot be had.
     Not(Obstacle),
 }
@@ -75,21 +76,24 @@ pub(super) async fn everything(
     if !obstacles.is_empty() {
         return Ok(obstacles);
     }
-    match post(context, &uid, &jobset).await? {
+    let there = match post(context, &uid, &jobset).await? {
         Made::New(stored) => {
             let dropped = quorate_plan::dropped(&jobset, &stored);
             if !dropped.is_empty() {
                 warn_of_dropped(context, key, cluster, &dropped).await;
             }
-            let jobset = stored;
-            // Known at once: the next look may come before the watch has seen it.
-            if let Some(place) = place(&jobset.metadata) {
-                context.caches.jobsets.put(place, JobSetFacts::from_jobset(&jobset));
-            }
+            stored
         }
-        Made::Ours => {}
-        Made::Not(obstacle) => obstacles.push(obstacle),
-    }
+        Made::Ours(found) => match relabel(context, key, &found).await? {
+            Some(jobset) => jobset,
+            None => return Err(leftover(&jobset)),
+        },
+        Made::Not(obstacle) => {
+            obstacles.push(obstacle);
+            return Ok(obstacles);
+        }
+    };
+    learn(context, &there);
     Ok(obstacles)
 }
 
@@ -114,6 +118,78 @@ async fn warn_of_dropped(context: &Context, key: &Key, cluster: &MiniCluster, fi
     }
 }
 
+/// Looks for a JobSet of this cluster that no watch has shown; tells whether it was found. One whose
+/// label somebody has changed gets that back.
+pub(super) async fn find(
+    context: &Context,
+    key: &Key,
+    cluster: &MiniCluster,
+) -> Result<bool, ApplyError> {
+    let found = api::<JobSet>(context, &key.namespace).get_metadata_opt(&key.name).await;
+    let found = found.map_err(|error| failed::<JobSet>("get", &key.name, error))?;
+    let Some(found) = found.map(|found| found.metadata) else { return Ok(false) };
+    let ours = controller(&found).is_some_and(|owner| Some(&owner.uid) == cluster.uid().as_ref());
+    if !ours || found.deletion_timestamp.is_some() {
+        return Ok(false);
+    }
+    let Some(jobset) = relabel(context, key, &found).await? else { return Ok(false) };
+    learn(context, &jobset);
+    Ok(true)
+}
+
+/// Takes note of a JobSet: the next look may come before the watch has seen it.
+fn learn(context: &Context, jobset: &JobSet) {
+    if let Some(place) = place(&jobset.metadata) {
+        context.caches.jobsets.put(place, JobSetFacts::from_jobset(jobset));
+    }
+}
+
+/// Reads our JobSet, and puts the label back by which watches find it if somebody has changed that.
+/// `None` if it is gone, or another one by now.
+async fn relabel(
+    context: &Context,
+    key: &Key,
+    found: &ObjectMeta,
+) -> Result<Option<Box<JobSet>>, ApplyError> {
+    let api = api::<JobSet>(context, &key.namespace);
+    let label = found.labels.as_ref().and_then(|labels| labels.get(labels::CLUSTER));
+    let sent = if label == Some(&key.name) {
+        // The watch is late.
+        api.get(&key.name).await
+    } else {
+        tracing::warn!(
+            mc.ns = key.namespace,
+            mc.name = key.name,
+            label = labels::CLUSTER,
+            "puts a label of the JobSet back that somebody has changed"
+        );
+        let labels = json!({labels::CLUSTER: key.name});
+        let patch = json!({"metadata": {"uid": found.uid, "labels": labels}});
+        let manager = Some(FIELD_MANAGER.to_owned());
+        let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+        api.patch(&key.name, &params, &Patch::Merge(&patch)).await
+    };
+    match sent {
+        Ok(jobset) => Ok(Some(Box::new(jobset)).filter(|one| one.metadata.uid == found.uid)),
+        Err(error) => match judge(&error) {
+            Verdict::Gone | Verdict::Conflict => Ok(None),
+            _ => Err(failed::<JobSet>("patch", &key.name, error)),
+        },
+    }
+}
+
+fn failed<K>(verb: &'static str, name: &str, source: kube::Error) -> ApplyError
+where
+    K: Resource<DynamicType = ()>,
+{
+    let (kind, name) = (kind::<K>(), name.to_owned());
+    ApplyError::Request { verb, kind, name, source: Box::new(source) }
+}
+
+fn leftover<K: Resource<DynamicType = ()>>(object: &K) -> ApplyError {
+    ApplyError::Leftover { kind: kind::<K>(), name: object.name_any() }
+}
+
 /// Makes one object again that was deleted. Not the Secret: it is not watched, and a new seed would
 /// divide a running cluster.
 pub(super) async fn again(
@@ -123,9 +199,16 @@ pub(super) async fn again(
 ) -> Result<Vec<Obstacle>, ApplyError> {
     let Some(plan) = planned(context, cluster)? else { return Ok(Vec::new()) };
     let uid = cluster.uid().unwrap_or_default();
+    let caches = &context.caches;
     let obstacle = match (kept, &plan.network_policy) {
-        (Kept::ConfigMap, _) => post(context, &uid, &plan.config_map).await?.obstacle(),
-        (Kept::NetworkPolicy, Some(policy)) => post(context, &uid, policy).await?.obstacle(),
+        (Kept::ConfigMap, _) => {
+            let made = post(context, &uid, &plan.config_map).await?;
+            made.known(&caches.config_maps, &plan.config_map.metadata, &uid)
+        }
+        (Kept::NetworkPolicy, Some(policy)) => {
+            let made = post(context, &uid, policy).await?;
+            made.known(&caches.network_policies, &policy.metadata, &uid)
+        }
         (Kept::NetworkPolicy, None) => None,
     };
     Ok(obstacle.into_iter().collect())
@@ -142,9 +225,26 @@ fn planned(context: &Context, cluster: &MiniCluster) -> Result<Option<Plan>, App
 impl<K> Made<K> {
     fn obstacle(self) -> Option<Obstacle> {
         match self {
-            Self::New(_) | Self::Ours => None,
+            Self::New(_) | Self::Ours(_) => None,
             Self::Not(obstacle) => Some(obstacle),
         }
+    }
+}
+
+impl<K: Resource> Made<K> {
+    /// Takes note that an object of this cluster is there although the watch does not say so: it is late,
+    /// or somebody has removed the label that the watch goes by, which is theirs to do.
+    fn known(self, cache: &Cache<Owner>, planned: &ObjectMeta, uid: &str) -> Option<Obstacle> {
+        let found = match self {
+            Self::New(ref made) => made.meta(),
+            Self::Ours(ref found) => found,
+            Self::Not(obstacle) => return Some(obstacle),
+        };
+        let labelled = ObjectMeta { uid: found.uid.clone(), ..planned.clone() };
+        if let Some(place) = place(&labelled) {
+            cache.put(place, Owner(uid.to_owned()));
+        }
+        None
     }
 }
 
@@ -158,12 +258,7 @@ where
         + DeserializeOwned,
 {
     let (kind, name) = (kind::<K>(), object.name_any());
-    let failed = |verb, source| ApplyError::Request {
-        verb,
-        kind: kind.clone(),
-        name: name.clone(),
-        source: Box::new(source),
-    };
+    let failed = |verb, source| failed::<K>(verb, &name, source);
     let api = api::<K>(context, &object.namespace().unwrap_or_default());
     let params =
         PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
@@ -191,7 +286,7 @@ where
         Err(error) => return Err(failed("get", error)),
     };
     match controller(&found) {
-        Some(owner) if owner.uid == uid => Ok(Made::Ours),
+        Some(owner) if owner.uid == uid => Ok(Made::Ours(Box::new(found))),
         // The garbage collector takes it along with its owner.
         Some(owner) if former(owner, object.meta()) => Err(ApplyError::Leftover { kind, name }),
         owner => Ok(Made::Not(taken(kind, name, owner))),

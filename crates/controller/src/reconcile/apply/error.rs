@@ -1,6 +1,9 @@
 //! What the answers of an API server mean.
 
 use kube::core::Status;
+use quorate_observe::Obstacle;
+
+use crate::telemetry::chain;
 
 /// Why actions could not be carried out, although another try is worth it.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,27 @@ impl ApplyError {
             Self::Leftover { .. } => "Leftover",
             Self::Seed(_) => "Seed",
         }
+    }
+}
+
+impl ApplyError {
+    /// What people may be told of an object that could not be made so far.
+    pub fn delay(&self) -> Option<Obstacle> {
+        let (kind, name, message) = match self {
+            Self::Request { verb: "create", kind, name, source } => {
+                let message = match &**source {
+                    kube::Error::Api(status) => words(status),
+                    error => chain(error),
+                };
+                (kind, name, message)
+            }
+            Self::Leftover { kind, name } => {
+                let message = "one of a former cluster of the same name is still there".to_owned();
+                (kind, name, message)
+            }
+            Self::Request { .. } | Self::Seed(_) => return None,
+        };
+        Some(Obstacle::Delayed { kind: kind.clone(), name: name.clone(), message })
     }
 }
 

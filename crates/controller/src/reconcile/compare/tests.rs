@@ -178,12 +178,21 @@ fn what_a_former_cluster_of_the_name_left_is_waited_for() {
                 o.jobset = Some(Arc::new(JobSetFacts { owner, ..jobset() }));
             }) as fn(&mut Observed),
         ),
-        ("a Job", |o| o.jobs = vec![Arc::new(job("worker", 3))]),
+        ("a Job", |o| {
+            o.jobs = vec![Arc::new(JobFacts { deleting: Some(at(0)), ..job("worker", 3) })];
+        }),
         ("a pod", |o| o.pods = vec![Arc::new(pod("worker", 0, "n1"))]),
     ] {
         let decision = compare(&wanted(3), &former(change), at(0));
         assert_eq!(decision, Decision::default(), "{name}");
     }
+}
+
+#[test]
+fn a_jobset_that_lost_its_label_is_looked_for_while_its_jobs_live() {
+    let seen = with(|seen| seen.observed.jobset = None);
+    let decision = compare(&wanted(3), &seen, at(0));
+    assert_eq!(decision, Decision { actions: vec![Action::Find], ..Decision::default() });
 }
 
 #[test]
