@@ -24,8 +24,15 @@ pub struct Lab {
 impl Lab {
     /// Starts it and waits until the controller leads.
     pub fn up(shape: Shape) -> Self {
+        Self::up_with(shape, &[])
+    }
+
+    /// The same with more arguments of `helm install`.
+    pub fn up_with(shape: Shape, arguments: &[&str]) -> Self {
         let lab = Self::bare(shape);
-        lab.helm(&["install", "quorate", &chart(), "--create-namespace"]).unwrap();
+        let chart = chart();
+        let install = ["install", "quorate", &chart, "--create-namespace"];
+        lab.helm(&[&install, arguments].concat()).unwrap();
         lab.rolled_out();
         lab
     }

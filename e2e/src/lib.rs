@@ -1,7 +1,8 @@
 //! Tests and benchmarks of everything together, on the real Kubernetes of `quorate-testbed`.
 //!
-//! Owns: what these tests share: a cluster with Quorate installed from its chart, and waiting for
-//! what an object says; and how benchmarks measure it. Must not: be used by anything but tests and
+//! Owns: what these tests share: a cluster with Quorate installed from its chart, waiting for what an
+//! object says, controllers that run beside that one with a proxy before the API, and what the audit
+//! log says of all of them; and how benchmarks measure it. Must not: be used by anything but tests and
 //! benchmarks.
 #![forbid(unsafe_code)]
 // A step that fails is a test that fails: everything here panics with what was seen.
@@ -9,6 +10,12 @@
 
 mod audit;
 pub mod bench;
+mod controller;
 mod lab;
+pub mod ledger;
+mod namespace;
+pub mod proxy;
 
+pub use controller::Controller;
 pub use lab::{Lab, NAMESPACE, SYSTEM};
+pub use namespace::{Namespace, condition};

@@ -1,0 +1,185 @@
+//! A namespace of one test, and the questions that it asks of what is in there.
+//!
+//! What is asked again and again goes to the API directly: a kubectl for each question of many tests
+//! would take more of the machine than what they test.
+
+use crate::lab::Lab;
+use crate::proxy::RUNTIME;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::discovery::ApiResource;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::{Api, Client, Config};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// For whatever is waited for; the machine may be busy.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// A namespace.
+pub struct Namespace<'lab> {
+    /// Where it is.
+    pub lab: &'lab Lab,
+    /// Its name.
+    pub name: String,
+    client: Client,
+}
+
+/// Group, version and kind of what tests call by its resource, in the plural or not, or by its kind.
+fn kind_of(name: &str) -> GroupVersionKind {
+    let name = name.to_ascii_lowercase();
+    let (group, version, kind) = match name.strip_suffix('s').unwrap_or(&name) {
+        "minicluster" => ("quorate.dev", "v1alpha1", "MiniCluster"),
+        "jobset" => ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
+        "job" => ("batch", "v1", "Job"),
+        "pod" => ("", "v1", "Pod"),
+        "secret" => ("", "v1", "Secret"),
+        "configmap" => ("", "v1", "ConfigMap"),
+        "service" => ("", "v1", "Service"),
+        "event" => ("", "v1", "Event"),
+        "networkpolicie" | "networkpolicy" => ("networking.k8s.io", "v1", "NetworkPolicy"),
+        "lease" => ("coordination.k8s.io", "v1", "Lease"),
+        other => panic!("no kind {other}"),
+    };
+    GroupVersionKind::gvk(group, version, kind)
+}
+
+impl<'lab> Namespace<'lab> {
+    /// Makes it.
+    pub fn new(lab: &'lab Lab, name: &str) -> Self {
+        lab.kubectl(&["create", "namespace", name]).unwrap();
+        Self::existing(lab, name)
+    }
+
+    /// One that is there.
+    pub fn existing(lab: &'lab Lab, name: &str) -> Self {
+        let kubeconfig = Kubeconfig::read_from(lab.cluster.kubeconfig()).unwrap();
+        let client = RUNTIME.block_on(async {
+            let options = KubeConfigOptions::default();
+            Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap())
+        });
+        Self { lab, name: name.to_owned(), client: client.unwrap() }
+    }
+
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&kind_of(kind));
+        Api::namespaced_with(self.client.clone(), &self.name, &resource)
+    }
+
+    /// Runs kubectl in it; answers its output, or its error.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String, String> {
+        self.lab.kubectl(&[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Creates objects, given as YAML.
+    pub fn create(&self, objects: &str) {
+        self.lab.kubectl_with(&["-n", &self.name, "create", "-f", "-"], objects).unwrap();
+    }
+
+    /// Creates a MiniCluster; `spec` is YAML below `spec`.
+    pub fn minicluster(&self, name: &str, spec: &str) {
+        let spec: String = spec.lines().fold(String::new(), |text, line| text + "  " + line + "\n");
+        self.create(&format!(
+            "apiVersion: quorate.dev/v1alpha1\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec:\n{spec}"
+        ));
+    }
+
+    /// A merge patch of an object.
+    pub fn patch(&self, kind: &str, name: &str, patch: &Value) {
+        self.kubectl(&["patch", kind, name, "--type=merge", "-p", &patch.to_string()]).unwrap();
+    }
+
+    /// An object as it is now, or `None`.
+    pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        let object = RUNTIME.block_on(self.api(kind).get_opt(name)).unwrap();
+        object.map(|object| serde_json::to_value(object).unwrap())
+    }
+
+    /// All objects of a kind.
+    pub fn all(&self, kind: &str) -> Vec<Value> {
+        let list =
+            RUNTIME.block_on(self.api(kind).list(&kube::api::ListParams::default())).unwrap();
+        list.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
+    }
+
+    /// Every object in it as `kind/name`, without events and what Kubernetes puts everywhere.
+    pub fn census(&self) -> BTreeSet<String> {
+        static KINDS: OnceLock<String> = OnceLock::new();
+        let kinds = KINDS.get_or_init(|| {
+            let list =
+                ["api-resources", "--namespaced", "--verbs=list", "--no-headers", "-o", "name"];
+            let kinds = self.lab.kubectl(&list).unwrap();
+            // Events outlive what they are about.
+            let kinds = kinds.lines().map(str::trim).filter(|kind| !kind.starts_with("events"));
+            kinds.collect::<Vec<_>>().join(",")
+        });
+        let found = self.kubectl(&["get", kinds, "-o", "name"]).unwrap();
+        let own = ["configmap/kube-root-ca.crt", "serviceaccount/default"];
+        found.lines().filter(|name| !own.contains(name)).map(str::to_owned).collect()
+    }
+
+    /// Waits until a question has the wanted answer.
+    pub fn eventually<T: std::fmt::Debug>(
+        &self,
+        what: &str,
+        ask: impl Fn() -> T,
+        wanted: impl Fn(&T) -> bool,
+    ) -> T {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let answer = ask();
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "{what}: never, last {answer:?}\n{}", self.scene());
+            std::thread::sleep(Duration::from_millis(150));
+        }
+    }
+
+    /// Waits until a MiniCluster is as wanted.
+    pub fn until(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.eventually(
+            &format!("{name} {what}"),
+            || self.get("minicluster", name).unwrap_or_default(),
+            |object| !object.is_null() && wanted(object),
+        )
+    }
+
+    /// Waits for a state of `status.state`.
+    pub fn state(&self, name: &str, state: &str) -> Value {
+        self.until(name, state, |object| object["status"]["state"] == state)
+    }
+
+    /// Waits until a MiniCluster is gone.
+    pub fn gone(&self, name: &str) {
+        let present = || self.get("minicluster", name).is_some();
+        self.eventually(&format!("{name} is gone"), present, |present| !present);
+    }
+
+    /// Waits until a condition is as wanted; answers its message.
+    pub fn condition(&self, name: &str, kind: &str, status: &str, reason: &str) -> String {
+        let is = |object: &Value| {
+            let one = condition(object, kind);
+            one["status"] == status && one["reason"] == reason
+        };
+        let object = self.until(name, &format!("{kind}={status} {reason}"), is);
+        condition(&object, kind)["message"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What is there, for whoever looks why a test failed.
+    pub fn scene(&self) -> String {
+        let text = |answer: Result<String, String>| answer.unwrap_or_else(|error| error);
+        let objects = self.kubectl(&["get", "mc,jobsets,jobs,pods", "-o", "wide"]);
+        let events = text(self.kubectl(&["get", "events", "--sort-by=.lastTimestamp"]));
+        let events: Vec<&str> = events.lines().collect();
+        let events = events[events.len().saturating_sub(25)..].join("\n");
+        format!("{}\n{events}", text(objects))
+    }
+}
+
+/// A condition of an object; null if it has none of this type.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
+}
