@@ -56,7 +56,7 @@ impl ApplyError {
     /// What people may be told of an object that could not be made so far.
     pub fn delay(&self) -> Option<Obstacle> {
         let (kind, name, message) = match self {
-            Self::Request { verb: "create", kind, name, source } => {
+            Self::Request { verb: "create" | "get", kind, name, source } => {
                 let message = match &**source {
                     kube::Error::Api(status) => words(status),
                     error => chain(error),
