@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, timeout};
+use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service};
 
 /// Longer than the API server itself allows a request to take (`--request-timeout`, one minute).
@@ -36,6 +37,9 @@ pub struct ApiLayer {
     rate: Option<TokenBucket>,
 }
 
+/// Requests under way at the same time at most; a watch counts until its answer begins.
+const AT_ONCE: usize = 24;
+
 impl ApiLayer {
     /// Counts only: for the election, which must write to be able to lead.
     pub fn counting(metrics: Arc<Metrics>) -> Self {
@@ -56,11 +60,13 @@ impl ApiLayer {
 }
 
 impl<S> Layer<S> for ApiLayer {
-    type Service = ApiService<S>;
+    type Service = ApiService<ConcurrencyLimit<S>>;
 
-    fn layer(&self, inner: S) -> ApiService<S> {
+    fn layer(&self, inner: S) -> Self::Service {
         ApiService {
-            inner,
+            // Each request under way has a connection of its own, with buffers and keys; the server
+            // works on no more of them at a time for having them all.
+            inner: ConcurrencyLimit::new(inner, AT_ONCE),
             layer: self.clone(),
             epoch: Instant::now(),
             waiting: None,
@@ -205,6 +211,28 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_clusters_at_once_do_not_open_a_connection_for_each_request() {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (under_way, peak) = (Arc::clone(&now), Arc::clone(&most));
+        let transport = tower::service_fn(move |_: Request<Body>| {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(Duration::from_millis(10)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                Response::builder().status(404).body(Body::empty()).map_err(BoxError::from)
+            }
+        });
+        let layer = ApiLayer::counting(Arc::new(Metrics::new()));
+        let maps: Api<ConfigMap> =
+            Api::default_namespaced(Client::new(layer.layer(transport), "hpc"));
+        let all = (0..200).map(|_| maps.get("a"));
+        let answers = futures_util::future::join_all(all).await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 200);
+        assert_eq!((under_way.load(Ordering::SeqCst), peak.load(Ordering::SeqCst)), (0, AT_ONCE));
     }
 
     #[tokio::test(start_paused = true)]
