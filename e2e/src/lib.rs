@@ -10,12 +10,14 @@
 
 mod audit;
 pub mod bench;
+mod cli;
 mod controller;
 mod lab;
 pub mod ledger;
 mod namespace;
 pub mod proxy;
 
+pub use cli::{Said, program, quorate};
 pub use controller::Controller;
 pub use lab::{Lab, NAMESPACE, SYSTEM};
 pub use namespace::{Namespace, condition};

@@ -3,6 +3,8 @@
 //! All tests of this file share one cluster, so that it is started once; each has names of its own.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
+#[path = "operator/causes.rs"]
+mod causes;
 #[path = "operator/corpus.rs"]
 mod corpus;
 #[path = "operator/lifecycle.rs"]
@@ -11,6 +13,8 @@ mod lifecycle;
 mod programs;
 #[path = "operator/truth.rs"]
 mod truth;
+#[path = "operator/verbs.rs"]
+mod verbs;
 
 use quorate_e2e::Lab;
 use quorate_testbed::Shape;

@@ -2,10 +2,11 @@
 //! what becomes of their output, and how their ends become one exit code.
 //!
 //! Decisions are pure functions in their own modules; `spawn`, `records` and `sweep` touch
-//! processes and files, `affinity` and `topology` read what the kernel tells.
+//! processes and files, `affinity`, `memory` and `topology` read what the kernel tells.
 
 pub mod affinity;
 pub mod environment;
+pub mod memory;
 pub mod outcome;
 pub mod place;
 pub mod records;

@@ -50,37 +50,70 @@ pub(crate) fn groups_fit() -> Rule {
         .field_path(".groups")
 }
 
-pub(crate) fn one_program() -> Rule {
-    Rule::new("!has(self.program) || !has(self.command) || self.command.size() == 0")
-        .message(
-            "two programs at once: keep command or program; command and args are short for \
-             program.command",
-        )
+/// Whether a program stands in `command`, or in the field of `program`.
+const COMMAND: &str = "(has(self.command) && self.command.size() > 0)";
+const PROGRAM_COMMAND: &str =
+    "(has(self.program) && has(self.program.command) && self.program.command.size() > 0)";
+const PROGRAM_PARALLEL: &str = "(has(self.program) && has(self.program.parallel))";
+
+pub(crate) fn command_or_program_command() -> Rule {
+    Rule::new(format!("!{COMMAND} || !{PROGRAM_COMMAND}"))
+        .message("two programs at once: spec.program.command is there too; keep one of them")
         .field_path(".command")
 }
 
-pub(crate) fn one_program_in_template() -> Rule {
-    Rule::new(
-        "(!has(self.program) && (!has(self.command) || self.command.size() == 0)) || \
-         !has(self.template) || !has(self.template.spec) || !has(self.template.spec.containers) || \
-         self.template.spec.containers.all(c, c.name != 'main' || !has(c.command))",
-    )
-    .message("two programs at once: the container main has a command too; keep one of them")
-    .field_path(".template")
+pub(crate) fn command_or_parallel() -> Rule {
+    Rule::new(format!("!{COMMAND} || !{PROGRAM_PARALLEL}"))
+        .message("two programs at once: spec.program.parallel is there too; keep one of them")
+        .field_path(".command")
+}
+
+/// A program and the main container's own; the path is the program's, since no rule can name an item
+/// of a list.
+fn alone(program: &str, path: &str) -> Rule {
+    Rule::new(format!(
+        "!{program} || !has(self.template) || !has(self.template.spec) || \
+         !has(self.template.spec.containers) || \
+         self.template.spec.containers.all(c, c.name != 'main' || !has(c.command))"
+    ))
+    .message("two programs at once: the main container has a command too; keep one of them")
+    .field_path(path)
+}
+
+pub(crate) fn command_alone() -> Rule {
+    alone(COMMAND, ".command")
+}
+
+pub(crate) fn program_command_alone() -> Rule {
+    alone(PROGRAM_COMMAND, ".program.command")
+}
+
+pub(crate) fn parallel_alone() -> Rule {
+    alone(PROGRAM_PARALLEL, ".program.parallel")
 }
 
 pub(crate) fn args_with_command() -> Rule {
     Rule::new("!has(self.args) || self.args.size() == 0 || (has(self.command) && self.command.size() > 0)")
-        .message("args without command: name the program in command, the image's entrypoint is not used")
+        .message("arguments without a command: name the program in command, the image's entrypoint is not used")
         .field_path(".args")
 }
 
 /// On `spec.program`.
 pub(crate) fn some_program() -> Rule {
-    Rule::new("(has(self.command) && self.command.size() > 0) != has(self.parallel)").message(
-        "a program is exactly one of command and parallel; leave program out for a cluster that \
-             stays up until deleted",
+    Rule::new(
+        "(has(self.command) && self.command.size() > 0) || has(self.parallel) || has(self.args)",
     )
+    .message(
+        "neither `command` nor `parallel`: give one of them, or leave program out for a cluster \
+             that stays up until deleted",
+    )
+}
+
+/// On `spec.program`.
+pub(crate) fn one_in_program() -> Rule {
+    Rule::new("!has(self.command) || self.command.size() == 0 || !has(self.parallel)")
+        .message("two programs at once: spec.program.command is there too; keep one of them")
+        .field_path(".parallel")
 }
 
 pub(crate) fn tasks_have_slots() -> Rule {
@@ -205,7 +238,7 @@ pub(crate) fn image() -> Rule {
          ((has(self.launcher) && has(self.launcher.template) && {launcher}) && \
          (!has(self.groups) || self.groups.all(g, has(g.template) && {group})))"
     ))
-    .message("image is missing: name the image that has your program; none of ours is needed in it")
+    .message("missing: name the image that has your program; none of ours is needed in it")
     .field_path(".image")
 }
 
@@ -246,42 +279,29 @@ pub(crate) fn name_budget() -> Rule {
 pub(crate) fn group_name() -> Rule {
     Rule::new("self.name != 'launcher'")
         .message(
-            "launcher is the name of rank 0's own group: take another name; what is special about \
+            "`launcher` is the name of rank 0's own group: take another name; what is special about \
              the launcher goes to spec.launcher",
         )
         .field_path(".name")
 }
 
 /// On a pod template, whole or overlay.
-pub(crate) fn of_template(overlay: bool) -> Vec<Rule> {
-    let containers = |test: &str| {
-        format!(
-            "!has(self.spec) || !has(self.spec.containers) || self.spec.containers.all(c, {test})"
-        )
-    };
+pub(crate) fn of_template() -> Vec<Rule> {
     let mut rules = vec![
         Rule::new(
             "!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",
         )
         .message(
-            "restartPolicy is Never in a cluster: leave it out; failurePolicy.maxRestarts restarts \
-             the cluster",
-        ),
-        Rule::new("!has(self.spec) || !has(self.spec.hostname)")
-            .message("hostname comes from the rank: leave it out"),
-        Rule::new("!has(self.spec) || !has(self.spec.subdomain)")
-            .message("subdomain is one for the whole cluster: set spec.network.subdomain"),
-        Rule::new(containers("c.name != 'main' || !has(c.readinessProbe)")).message(
-            "the main container is ready when its broker is connected: leave readinessProbe out, or \
-             move it to a side-car",
-        ),
-        Rule::new(containers("!c.name.startsWith('quorate-')"))
-            .message("container names with quorate- are those of the agent: take another name"),
-        Rule::new(
-            "!has(self.spec) || !has(self.spec.volumes) || \
-             self.spec.volumes.all(v, !v.name.startsWith('quorate-'))",
+            "pods of a cluster are replaced, not restarted in place: leave it out; \
+             failurePolicy.maxRestarts restarts the cluster",
         )
-        .message("volume names with quorate- are those of the agent: take another name"),
+        .field_path(".spec.restartPolicy"),
+        Rule::new("!has(self.spec) || !has(self.spec.hostname)")
+            .message("pods of a cluster get their names from their ranks: leave it out")
+            .field_path(".spec.hostname"),
+        Rule::new("!has(self.spec) || !has(self.spec.subdomain)")
+            .message("the subdomain is one for the whole cluster: set spec.network.subdomain")
+            .field_path(".spec.subdomain"),
     ];
     for (field, message) in [
         ("labels", "labels of quorate.dev, JobSet and Job are set by their owners: leave them out"),
@@ -297,14 +317,41 @@ pub(crate) fn of_template(overlay: bool) -> Vec<Rule> {
                  !self.metadata.{field}.exists(key, {})",
                 domains.join(" || ")
             ))
-            .message(message),
-        );
-    }
-    if overlay {
-        rules.push(
-            Rule::new(containers("c.name != 'main' || (!has(c.command) && !has(c.args))"))
-                .message("the program is one for the whole cluster: move command to spec.program"),
+            .message(message)
+            .field_path(format!(".metadata.{field}")),
         );
     }
     rules
+}
+
+/// On each container of a pod template: only there a path can name the item.
+pub(crate) fn of_container(overlay: bool) -> Vec<Rule> {
+    let mut rules = vec![
+        Rule::new("self.name != 'main' || !has(self.readinessProbe)")
+            .message(
+                "a pod of a cluster is ready when its broker is connected: leave it out, or move it \
+                 to a side-car",
+            )
+            .field_path(".readinessProbe"),
+        Rule::new("!self.name.startsWith('quorate-')")
+            .message("names with `quorate-` are those of the agent's containers: take another name")
+            .field_path(".name"),
+    ];
+    if overlay {
+        rules.push(
+            Rule::new("self.name != 'main' || (!has(self.command) && !has(self.args))")
+                .message("the program is one for the whole cluster: move it to spec.program")
+                .field_path(".command"),
+        );
+    }
+    rules
+}
+
+/// On each volume of a pod template.
+pub(crate) fn of_volume() -> Vec<Rule> {
+    vec![
+        Rule::new("!self.name.startsWith('quorate-')")
+            .message("names with `quorate-` are those of the agent's volumes: take another name")
+            .field_path(".name"),
+    ]
 }

@@ -71,6 +71,9 @@ pub mod reason {
     pub const CANNOT_RUN: &str = "CannotRun";
     /// Not quorate, or failed: a container used more memory than its limit.
     pub const OUT_OF_MEMORY: &str = "OutOfMemory";
+    /// Not quorate, or failed: the kubelet killed a container because its liveness or startup probe
+    /// failed.
+    pub const PROBE_FAILED: &str = "ProbeFailed";
     /// Not quorate, or failed: a container ended with an error.
     pub const CONTAINER_FAILED: &str = "ContainerFailed";
     /// Not quorate, or failed: Kubernetes took a pod away (drain, preemption, pressure).

@@ -62,8 +62,11 @@ pub const MAX_SIZE: i32 = 100_000;
     validation = cel::growth(),
     validation = cel::groups_fill_size(),
     validation = cel::groups_fit(),
-    validation = cel::one_program(),
-    validation = cel::one_program_in_template(),
+    validation = cel::command_or_program_command(),
+    validation = cel::command_or_parallel(),
+    validation = cel::command_alone(),
+    validation = cel::program_command_alone(),
+    validation = cel::parallel_alone(),
     validation = cel::args_with_command(),
     validation = cel::tasks_have_slots(),
     validation = cel::host_ports(),
@@ -211,7 +214,7 @@ pub struct Group {
 
 /// What the cluster is for: one of `command` or `parallel`.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[x_kube(validation = cel::some_program(), validation = cel::args_with_command())]
+#[x_kube(validation = cel::some_program(), validation = cel::one_in_program(), validation = cel::args_with_command())]
 #[serde(rename_all = "camelCase")]
 pub struct Program {
     /// Run once on the launcher, for example a script that calls `mpirun`. An argument list, never

@@ -37,6 +37,8 @@ pub enum Reason {
     ProgramFailed,
     /// A rank was ended by a signal.
     Signaled,
+    /// The kernel killed a rank because its pod's memory was used up.
+    OutOfMemory,
     /// A rank called MPI_Abort.
     Aborted,
     /// A rank ended with code 0 without finalizing MPI.
@@ -78,6 +80,7 @@ impl Reason {
             Self::Completed => "Completed",
             Self::ProgramFailed => "ProgramFailed",
             Self::Signaled => "Signaled",
+            Self::OutOfMemory => "OutOfMemory",
             Self::Aborted => "Aborted",
             Self::NotFinalized => "NotFinalized",
             Self::Deserted => "Deserted",

@@ -25,6 +25,10 @@ pub enum BrokerState {
     Exit,
 }
 
+/// In the words of a readiness probe that fails, what stands before the error of the broker's last
+/// dial. The kubelet keeps them in an event of the pod: rank 0 cannot know them.
+pub const DIAL_FAILED: &str = ", its last dial failed: ";
+
 /// The cluster seen from rank 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

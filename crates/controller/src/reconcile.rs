@@ -185,10 +185,9 @@ fn sooner(again: &mut Option<Duration>, wait: Duration) {
 fn patience(obstacle: &Obstacle) -> i64 {
     match obstacle {
         Obstacle::NameTaken { .. } => TAKEN,
-        Obstacle::Immutable { .. }
-        | Obstacle::Queued { .. }
-        | Obstacle::Refused { .. }
-        | Obstacle::Delayed { .. } => REFUSED,
+        // Room comes without a change of the object.
+        Obstacle::Refused { message, .. } if message.contains("exceeded quota") => TAKEN,
+        _ => REFUSED,
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn of_this_attempt(scene: &Scene<'_>) -> Option<Failure> {
 fn weight(failure: &Failure) -> (Option<i32>, u8) {
     let word = failure.reason.as_deref().unwrap_or_default();
     let said = match word {
-        reason::DEADLINE_EXCEEDED | reason::OUT_OF_MEMORY => 4,
+        reason::DEADLINE_EXCEEDED | reason::OUT_OF_MEMORY | reason::PROBE_FAILED => 4,
         reason::NODE_LOST | reason::POD_EVICTED => 3,
         "" | reason::JOBSET_FAILED => 0,
         _ if word == Reason::BrokerLost.as_str() || word == Reason::Terminated.as_str() => 1,
@@ -68,7 +68,7 @@ fn of_launcher<'a>(scene: &Scene<'a>, pod: &'a PodFacts) -> Option<Failure> {
     let mut failure = match (scene.report(pod), &end) {
         (Some(report), _) if report.exit_code != 0 => of_report(report),
         (Some(_), Some(End { code: Some(0), .. })) => return None,
-        (_, Some(end)) if end.code != Some(0) => of_end(pod, end),
+        (_, Some(end)) if end.code != Some(0) => of_end(scene, pod, end),
         _ => return None,
     };
     failure.attempt = Some(pod.attempt.cast_signed());
@@ -89,16 +89,18 @@ fn of_launcher<'a>(scene: &Scene<'a>, pod: &'a PodFacts) -> Option<Failure> {
                     one.uid == pod.uid
                         || failure.pod.as_ref().is_none_or(|name| *name == one.short_name())
                 })
-                .filter_map(of_kubernetes)
+                .filter_map(|one| of_kubernetes(scene, one))
                 .collect();
             pods.sort_by(|a, b| a.pod.cmp(&b.pod));
             pods.into_iter().max_by_key(weight)
         })
         .flatten();
+    // That it was told to stop is what everything looks like from inside.
+    let told_to_stop = failure.reason.as_deref() == Some(Reason::Terminated.as_str());
     match taken {
         Some(cause) => Some(Failure {
             message: cause.message.map(|message| match &failure.message {
-                Some(own) if own != &message => format!("{message} ({own})"),
+                Some(own) if own != &message && !told_to_stop => format!("{message} ({own})"),
                 _ => message,
             }),
             rank: failure.rank,
@@ -126,8 +128,11 @@ fn of_report(report: &Report) -> Failure {
 }
 
 /// The end of a pod that left no report.
-fn of_end(pod: &PodFacts, end: &End<'_>) -> Failure {
-    if let Some(failure) = of_kubernetes(pod) {
+fn of_end(scene: &Scene<'_>, pod: &PodFacts, end: &End<'_>) -> Failure {
+    if let Some(failure) = of_kubernetes(scene, pod) {
+        return failure;
+    }
+    if let Some(failure) = of_init(pod) {
         return failure;
     }
     let name = pod.short_name();
@@ -144,8 +149,69 @@ fn of_end(pod: &PodFacts, end: &End<'_>) -> Failure {
     from_pod(pod, word, message, end.code)
 }
 
+/// An init container that ended with an error, so that the pod's own command never ran.
+fn of_init(pod: &PodFacts) -> Option<Failure> {
+    pod.others.iter().filter(|container| container.init).find_map(|container| {
+        let ContainerState::Terminated { code, message, .. } = &container.state else {
+            return None;
+        };
+        let words = words::quote(message);
+        let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+        let message = format!(
+            "init container {} of {} ended with code {code}{words}",
+            container.name,
+            pod.short_name()
+        );
+        (*code != 0).then(|| from_pod(pod, reason::INIT_FAILED, message, Some(*code)))
+    })
+}
+
+/// The kubelet's last word on why it killed a main container: only events have it.
+fn of_probe(scene: &Scene<'_>, pod: &PodFacts) -> Option<Failure> {
+    let Some(ContainerState::Terminated { code, .. }) = pod.main.as_ref().map(|main| &main.state)
+    else {
+        return None;
+    };
+    // SIGTERM, or SIGKILL after the grace period.
+    if pod.deleting.is_some() || !matches!(code, 143 | 137) {
+        return None;
+    }
+    let probes = [("Liveness probe failed:", "liveness"), ("Startup probe failed:", "startup")];
+    let (probe, said) = scene
+        .observed
+        .events
+        .iter()
+        .filter(|event| event.warning && event.kind == "Pod" && event.uid == pod.uid)
+        .filter(|event| event.reason == "Unhealthy")
+        .find_map(|event| {
+            probes
+                .iter()
+                .find_map(|(head, probe)| Some((*probe, event.message.strip_prefix(head)?)))
+        })?;
+    let words = words::quote(said);
+    let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+    let node = pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+    let message = format!(
+        "the kubelet ended {}{node} because its {probe} probe failed{words}",
+        pod.short_name()
+    );
+    Some(from_pod(pod, reason::PROBE_FAILED, message, Some(*code)))
+}
+
+/// The sentence about a failure, with the last line that the failed rank has written.
+pub(crate) fn sentence(failure: &Failure) -> Option<String> {
+    let message = failure.message.clone()?;
+    let last = failure.log_tail.iter().rev().map(|line| words::quote(line));
+    let last = last.into_iter().find(|line| !line.is_empty());
+    Some(match (failure.rank, last) {
+        (Some(rank), Some(line)) => format!("{message}; last line of rank {rank}: {line}"),
+        (None, Some(line)) => format!("{message}; last line: {line}"),
+        (_, None) => message,
+    })
+}
+
 /// What Kubernetes says that it did to a pod.
-pub(crate) fn of_kubernetes(pod: &PodFacts) -> Option<Failure> {
+pub(crate) fn of_kubernetes(scene: &Scene<'_>, pod: &PodFacts) -> Option<Failure> {
     let name = pod.short_name();
     let node = pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
     let killed = pod.main.iter().map(AsRef::as_ref).chain(&pod.others).find(|container| {
@@ -176,7 +242,7 @@ pub(crate) fn of_kubernetes(pod: &PodFacts) -> Option<Failure> {
         let message = format!("pod {name}{node} was ended ({}){words}", pod.reason);
         return Some(from_pod(pod, reason::POD_EVICTED, message, None));
     }
-    None
+    of_probe(scene, pod)
 }
 
 fn from_pod(pod: &PodFacts, word: &str, message: String, code: Option<i32>) -> Failure {

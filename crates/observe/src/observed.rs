@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use quorate_api::conditions;
 use quorate_api::names::{LAUNCHER, WORKER};
 use quorate_api::validate::ValidatedProgram;
 use quorate_api::{Finding, MiniCluster, Severity, ValidatedMiniCluster};
@@ -90,7 +91,8 @@ impl GroupShape {
     }
 }
 
-/// What kept the plan from being carried out. Whoever applies the plan finds it.
+/// What kept the plan from being carried out. Whoever applies the plan finds it; whoever looks from
+/// outside has [`Obstacle::told`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// An object of a planned name belongs to someone else. It is left alone.
@@ -133,6 +135,29 @@ pub enum Obstacle {
         /// Why not.
         message: String,
     },
+    /// Any of these, as the last status tells it.
+    Told {
+        /// The reason of the condition `Accepted`.
+        reason: String,
+        /// Its sentence.
+        message: String,
+    },
+    /// No controller has written a status yet.
+    Unseen,
+}
+
+impl Obstacle {
+    /// What the status of a cluster tells to someone who did not try to carry out the plan.
+    pub fn told(cluster: &MiniCluster) -> Option<Self> {
+        let Some(status) = &cluster.status else { return Some(Self::Unseen) };
+        let accepted = status.conditions.iter().find(|one| one.type_ == conditions::ACCEPTED)?;
+        // A status of an older generation speaks of another spec.
+        let of_now = accepted.observed_generation == cluster.metadata.generation;
+        (accepted.status == "False" && of_now).then(|| Self::Told {
+            reason: accepted.reason.clone(),
+            message: accepted.message.clone(),
+        })
+    }
 }
 
 /// What the launcher's broker said of the cluster.

@@ -98,6 +98,8 @@ pub enum Cause {
     CannotRun,
     /// A container was killed for its memory.
     OutOfMemory,
+    /// The kubelet killed a container because its liveness or startup probe failed.
+    ProbeFailed,
     /// A container ended with an error.
     ContainerFailed,
     /// Kubernetes took a pod away.
@@ -114,7 +116,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause but those of [`Cause::Reported`], for tables.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Deleting,
         Self::Succeeded,
         Self::RestartsExhausted,
@@ -145,6 +147,7 @@ impl Cause {
         Self::SandboxFailed,
         Self::CannotRun,
         Self::OutOfMemory,
+        Self::ProbeFailed,
         Self::ContainerFailed,
         Self::PodEvicted,
         Self::NodeLost,
@@ -187,6 +190,7 @@ impl Cause {
             Self::SandboxFailed => reason::SANDBOX_FAILED,
             Self::CannotRun => reason::CANNOT_RUN,
             Self::OutOfMemory => reason::OUT_OF_MEMORY,
+            Self::ProbeFailed => reason::PROBE_FAILED,
             Self::ContainerFailed => reason::CONTAINER_FAILED,
             Self::PodEvicted => reason::POD_EVICTED,
             Self::NodeLost => reason::NODE_LOST,
@@ -201,6 +205,7 @@ impl Cause {
         let reported = serde_json::from_value::<Reason>(word.into()).ok();
         match reported {
             Some(Reason::Completed) => Some(Self::Succeeded),
+            Some(Reason::OutOfMemory) => Some(Self::OutOfMemory),
             Some(reason) => Some(Self::Reported(reason)),
             None => Self::ALL.into_iter().find(|cause| cause.reason() == word),
         }

@@ -52,9 +52,29 @@ fn the_server_takes_every_good_file() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Most rules of the definition have the words of `quorate validate`. What the schema itself refuses
-/// has the server's words, and what a rule says of a whole template stands at the template: then it
-/// is at least the same path or one above it.
+/// A rule of the definition cannot print what it found (an expression that makes text of a number
+/// costs more than the API server allows): of these files it points to the same field and says the
+/// same without the figures.
+const WITHOUT_FIGURES: [&str; 15] = [
+    "groups-do-not-fill-size.yaml",
+    "groups-too-large.yaml",
+    "growth-from-one.yaml",
+    "max-size-below-size.yaml",
+    "min-size-above-size.yaml",
+    "min-size-above-the-default-size.yaml",
+    "name-in-capitals.yaml",
+    "name-of-a-digit.yaml",
+    "name-over-the-budget-by-its-group.yaml",
+    "name-over-the-budget-when-grown.yaml",
+    "name-over-the-budget.yaml",
+    "name-with-a-dot.yaml",
+    "ports-of-host-network.yaml",
+    "tasks-above-slots-of-groups.yaml",
+    "tasks-above-slots.yaml",
+];
+
+/// The server names the field that `quorate validate` names first, and where the words are ours, says
+/// the same. What the schema itself refuses has the server's own words.
 #[test]
 fn the_server_refuses_every_bad_file_for_the_reason_that_validate_gives() {
     let mut wrong = Vec::new();
@@ -65,11 +85,8 @@ fn the_server_refuses_every_bad_file_for_the_reason_that_validate_gives() {
         match dry_run(&text) {
             Ok(_) => wrong.push(format!("{name}: accepted")),
             Err(error) => {
-                let messages = head(&text, "message");
-                let paths = head(&text, "path");
-                let said = messages.iter().any(|message| error.contains(message))
-                    || paths.iter().any(|path| above(path.trim()).any(|path| error.contains(path)));
-                if !said {
+                let (messages, paths) = (head(&text, "message"), head(&text, "path"));
+                if !agrees(&name, &error, &paths, messages[0]) {
                     wrong.push(format!("{name}: wanted {messages:?} at {paths:?}, got {error}"));
                 }
             }
@@ -78,10 +95,40 @@ fn the_server_refuses_every_bad_file_for_the_reason_that_validate_gives() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A path and those above it, down to a field of `spec`, as the server writes them before a colon.
-fn above(path: &str) -> impl Iterator<Item = &str> {
-    let ends = path.match_indices(['.', '[']).map(|(at, _)| at).skip(1);
-    ends.chain([path.len()]).map(|at| &path[..at])
+fn agrees(name: &str, error: &str, paths: &[&str], message: &str) -> bool {
+    // The decoder names unknown fields before anything is validated; a text where an object is wanted
+    // is one with unknown fields to it.
+    if error.contains("strict decoding error") {
+        return paths.iter().any(|path| {
+            let exactly = error.contains(&format!("unknown field \"{path}\""));
+            exactly || error.contains(&format!("unknown field \"{path}."))
+        });
+    }
+    // A rule cannot name a key of a map: it points to the map, and speaks of all such keys.
+    let key = paths[0]
+        .match_indices('[')
+        .find(|(at, _)| !paths[0][at + 1..].starts_with(|next: char| next.is_ascii_digit()));
+    let path = key.map_or(paths[0], |(at, _)| &paths[0][..at]);
+    let said = error.lines().find_map(|line| line.split_once(&format!("{path}: ")));
+    let figures = WITHOUT_FIGURES.contains(&name) || key.is_some();
+    if path == "metadata.name" {
+        // Metadata is not part of the schema: the rule names the field in its words.
+        return figures && error.contains("<nil>: Invalid value: metadata.name is ");
+    }
+    let Some((before, words)) = said else { return false };
+    let whole = before.is_empty() || before.ends_with([' ', ':']);
+    let of_the_schema = words.contains(" in body ")
+        || ["Required value", "Duplicate value", "Unsupported value"]
+            .iter()
+            .any(|head| words.starts_with(head))
+        || words.starts_with("Invalid value: \"");
+    let ours = words.strip_prefix("Invalid value: ").is_some_and(|words| {
+        figures
+            || words == message
+            || words.starts_with(&format!("{message}: "))
+            || words.starts_with(&format!("{message}; "))
+    });
+    whole && (of_the_schema || ours)
 }
 
 /// What the server cannot know, the controller answers by a condition with the same words.

@@ -134,6 +134,8 @@ pub(crate) struct Shared {
     pub(crate) cast_failed: broadcast::Sender<CastFailed>,
     /// Counts changes that [`Overlay::status`] shows.
     pub(crate) changed: watch::Receiver<u64>,
+    /// Why the last dial failed, until one succeeds.
+    pub(crate) dial_failure: watch::Receiver<Option<String>>,
 }
 
 /// What tasks ask of the node task.
@@ -194,6 +196,11 @@ impl Overlay {
     /// Brokers that the cluster is planned to have now.
     pub fn size(&self) -> u32 {
         self.shared.membership.borrow().size
+    }
+
+    /// Why this broker does not reach its parent: the last dial's error, until one succeeds.
+    pub fn dial_failure(&self) -> Option<String> {
+        self.shared.dial_failure.borrow().clone()
     }
 
     /// The cluster's configuration.

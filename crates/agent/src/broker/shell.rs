@@ -15,8 +15,8 @@ use crate::settings::Settings;
 use bytes::Bytes;
 use quorate_contract::status::BrokerState;
 use quorate_overlay::{
-    Command, Config, Delivery, Effect, Event, ExchangeKey, ExitReason, Failure, FailureCode,
-    LinkId, Millis, Node, State,
+    Command, Config, Delivery, DialFailure, Effect, Event, ExchangeKey, ExitReason, Failure,
+    FailureCode, LinkId, Millis, Node, State,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -78,6 +78,7 @@ pub(super) struct Shell {
     offline: broadcast::Sender<Offline>,
     cast_failed: broadcast::Sender<CastFailed>,
     changed: watch::Sender<u64>,
+    dial_failed: watch::Sender<Option<String>>,
     life: mpsc::UnboundedSender<LifeEvent>,
     told: Told,
     /// The last reason by which each rank was refused, so that each is logged once.
@@ -115,6 +116,7 @@ impl Shell {
         };
         let (membership, members) = watch::channel(Arc::new(membership));
         let (changed, changes) = watch::channel(0);
+        let (dial_failed, dial_failure) = watch::channel(None);
         let (offline, _) = broadcast::channel(LOSSES);
         let (cast_failed, _) = broadcast::channel(LOSSES);
         let (life, life_events) = mpsc::unbounded_channel();
@@ -126,6 +128,7 @@ impl Shell {
             offline: offline.clone(),
             cast_failed: cast_failed.clone(),
             changed: changes,
+            dial_failure,
         });
         let clock = Clock(Instant::now());
         let links = Links::new(Arc::new(settings.config.clone()), Arc::new(dialer), net.clone());
@@ -145,6 +148,7 @@ impl Shell {
             offline,
             cast_failed,
             changed,
+            dial_failed,
             life,
             told: Told::default(),
             refused: HashMap::new(),
@@ -225,12 +229,15 @@ impl Shell {
             }
             FromNet::Connected { link, stream } => {
                 if self.links.connected(link, *stream) {
+                    self.dial_failed.send_replace(None);
                     self.feed(Event::Connected { link });
                 }
             }
             FromNet::DialFailed { link, failure } => {
                 if self.links.broken(link) {
                     tracing::debug!(?failure, "dial failed");
+                    let (DialFailure::Unreachable(why) | DialFailure::WrongKey(why)) = &failure;
+                    self.dial_failed.send_replace(Some(why.clone()));
                     self.feed(Event::DialFailed { link, failure });
                 }
             }

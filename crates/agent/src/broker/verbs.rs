@@ -6,7 +6,7 @@ use crate::local::{Call, LocalError};
 use crate::rsh::names::Names;
 use bytes::Bytes;
 use quorate_contract::exit;
-use quorate_contract::status::BrokerState;
+use quorate_contract::status::{BrokerState, DIAL_FAILED};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -164,8 +164,17 @@ async fn ready(overlay: &Overlay, call: Call) -> Result<(), LocalError> {
     if ready {
         call.end(exit::OK, None).await
     } else {
-        let text = format!("not ready: the broker is in state {}", word(state));
+        let text = not_ready(state, overlay.dial_failure().as_deref());
         call.end(exit::FAILED, Some(text)).await
+    }
+}
+
+/// What the kubelet writes into an event, from which `quorate_observe` takes the error again.
+fn not_ready(state: BrokerState, dial_failure: Option<&str>) -> String {
+    let text = format!("not ready: the broker is in state {}", word(state));
+    match dial_failure {
+        Some(why) => format!("{text}{DIAL_FAILED}{why}"),
+        None => text,
     }
 }
 

@@ -23,6 +23,8 @@ pub enum TaskEnd {
     Exited(i32),
     /// A signal ended it.
     Signaled(i32),
+    /// The kernel killed it because the container's memory was used up.
+    OutOfMemory,
     /// The program is not on that pod.
     NotFound(String),
     /// The program is there but cannot be executed; with the reason.
@@ -34,7 +36,7 @@ pub enum TaskEnd {
 impl TaskEnd {
     /// Whether there was a process at all.
     pub fn was_started(&self) -> bool {
-        matches!(self, Self::Exited(_) | Self::Signaled(_))
+        matches!(self, Self::Exited(_) | Self::Signaled(_) | Self::OutOfMemory)
     }
 }
 
@@ -186,6 +188,7 @@ impl Judge {
         self.code = self.code.max(code);
         let signal = match task.end {
             TaskEnd::Signaled(signal) => Some(signal),
+            TaskEnd::OutOfMemory => Some(libc::SIGKILL),
             _ => None,
         };
         if let Some(signal) = signal.filter(|signal| self.asked == Some(*signal)) {
@@ -334,11 +337,20 @@ impl Judge {
             (None, true) if first.reason == Reason::BrokerLost => exit::BROKER_LOST,
             _ => self.code,
         };
-        let mut message = format!("{} after {}", first.text, seconds(elapsed));
+        let never_ran = matches!(
+            first.reason,
+            Reason::CommandNotFound | Reason::NotExecutable | Reason::Environment
+        );
+        let mut message = first.text;
+        if !never_ran {
+            message = format!("{message} after {}", seconds(elapsed));
+        }
         if first.others > 0 && !(self.no_kill && self.abort.is_none() && !self.lost) {
-            let ranks = if first.others == 1 { "rank was" } else { "ranks were" };
-            let others = first.others;
-            message = format!("{message}; the other {others} {ranks} stopped");
+            let others = match first.others {
+                1 => "the other rank was stopped".to_owned(),
+                others => format!("the other {others} ranks were stopped"),
+            };
+            message = format!("{message}; {others}");
         }
         Outcome { exit_code, reason: first.reason, message, failure: Some(first.failure) }
     }
@@ -364,6 +376,11 @@ fn judge(task: &Ended) -> (i32, Reason, String) {
             exit::signaled(*signal),
             Reason::Signaled,
             format!("was ended by signal {signal} ({})", signal_text(*signal)),
+        ),
+        TaskEnd::OutOfMemory => (
+            exit::signaled(libc::SIGKILL),
+            Reason::OutOfMemory,
+            "ran out of memory and was killed".to_string(),
         ),
         TaskEnd::NotFound(program) => (
             exit::NOT_FOUND,

@@ -7,6 +7,7 @@
 //! set and the inherited descriptor are set on this thread for the moment of the start.
 
 use super::environment::Variables;
+use super::memory;
 use super::outcome::TaskEnd;
 use crate::sys;
 use nix::errno::Errno;
@@ -66,13 +67,15 @@ pub struct Task {
 pub struct Exit {
     pid: i32,
     pidfd: AsyncFd<OwnedFd>,
+    /// Processes of this container that were killed for its memory before this one began.
+    killed_before: u64,
 }
 
 impl Exit {
     fn watch(pid: i32) -> Result<Self, TaskEnd> {
         let watched = sys::pidfd(pid)
             .and_then(|pidfd| sys::watch(pidfd, tokio::io::Interest::READABLE))
-            .map(|pidfd| Self { pid, pidfd });
+            .map(|pidfd| Self { pid, pidfd, killed_before: memory::kills(Path::new("/")) });
         watched.map_err(|error| {
             sys::signal_group(pid, libc::SIGKILL);
             let _ = reap(pid);
@@ -88,7 +91,14 @@ impl Exit {
         if sweep {
             sys::signal_group(self.pid, libc::SIGKILL);
         }
-        reap(self.pid)
+        match reap(self.pid) {
+            TaskEnd::Signaled(libc::SIGKILL)
+                if memory::kills(Path::new("/")) > self.killed_before =>
+            {
+                TaskEnd::OutOfMemory
+            }
+            end => end,
+        }
     }
 }
 

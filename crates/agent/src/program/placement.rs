@@ -126,12 +126,16 @@ impl Misplaced {
     /// The sentence for people.
     pub fn message(&self, pods: u32) -> String {
         format!(
-            "a launcher put all {} ranks on its own pod, which has {} slots, and none on the other \
-             {} pods: it does not use the cluster's host file and remote shell; start it without \
+            "a launcher put all {} ranks on its own pod, which has {} {}, and none on the other \
+             {}: it does not use the cluster's host file and remote shell; start it without \
              --host and --hostfile of your own, or use program.parallel",
             self.ranks,
             self.slots,
-            pods.saturating_sub(1)
+            if self.slots == 1 { "slot" } else { "slots" },
+            match pods.saturating_sub(1) {
+                1 => "pod".to_owned(),
+                others => format!("{others} pods"),
+            }
         )
     }
 }

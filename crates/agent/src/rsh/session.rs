@@ -189,6 +189,7 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, visits: Visits, channel:
     let code = match end {
         TaskEnd::Exited(code) => code,
         TaskEnd::Signaled(signal) => exit::signaled(signal),
+        TaskEnd::OutOfMemory => exit::signaled(libc::SIGKILL),
         _ => 255,
     };
     let _ = sender.send(message(kind::EXIT, &code.to_be_bytes())).await;

@@ -5,6 +5,7 @@
 //! metadata (a Job ignores the rest), and, for overlays, without required fields.
 
 use k8s_openapi::api::core::v1::{EnvVar, PodTemplateSpec, ResourceRequirements};
+use kube::core::Rule;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
@@ -71,8 +72,16 @@ fn templated(mut schema: Schema, overlay: bool) -> Schema {
             list["maxItems"] = most.into();
         }
     }
-    let rules = serde_json::to_value(cel::of_template(overlay)).expect("rules are plain data");
-    schema.insert("x-kubernetes-validations".into(), rules);
+    let rules = |rules: Vec<Rule>| serde_json::to_value(rules).expect("rules are plain data");
+    for (list, of_item) in
+        [("containers", cel::of_container(overlay)), ("volumes", cel::of_volume())]
+    {
+        if let Some(item) = schema.pointer_mut(&format!("/properties/spec/properties/{list}/items"))
+        {
+            item["x-kubernetes-validations"] = rules(of_item);
+        }
+    }
+    schema.insert("x-kubernetes-validations".into(), rules(cel::of_template()));
     schema
 }
 

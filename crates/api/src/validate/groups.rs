@@ -168,7 +168,7 @@ fn workers(
             );
         } else if workers.iter().any(|other| other.name == group.name) {
             findings.push(
-                Finding::error(path.key("name"), format!("a second group named `{}`", group.name))
+                Finding::error(path.clone(), format!("a second group named `{}`", group.name))
                     .hint("give each group its own name"),
             );
         }

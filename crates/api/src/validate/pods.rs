@@ -213,11 +213,11 @@ fn reserved_keys(path: &FieldPath, own: &PodTemplateSpec, findings: &mut Finding
 }
 
 fn pod_fields(path: &FieldPath, pod: &PodSpec, findings: &mut Findings) {
-    if let Some(policy) = pod.restart_policy.as_deref().filter(|policy| *policy != "Never") {
+    if pod.restart_policy.as_deref().is_some_and(|policy| policy != "Never") {
         findings.push(
             Finding::error(
                 path.key("restartPolicy"),
-                format!("`{policy}` does not work: pods of a cluster are replaced, not restarted in place"),
+                "pods of a cluster are replaced, not restarted in place",
             )
             .hint("leave it out; failurePolicy.maxRestarts restarts the cluster"),
         );
@@ -279,7 +279,8 @@ fn env(path: &FieldPath, at: usize, all: &[EnvVar], variable: &EnvVar, findings:
     }
     if all[..at].iter().any(|other| other.name == variable.name) {
         findings.push(
-            Finding::error(path.key("name"), format!("`{}` is there twice", variable.name))
+            // As the API server says it: the item as a whole is the other's double.
+            Finding::error(path, format!("`{}` is there twice", variable.name))
                 .hint("keep one of them"),
         );
     }

@@ -51,10 +51,15 @@ pub(super) fn check(
     }
 
     if let [first, second, ..] = found.as_slice() {
-        findings.push(
-            Finding::error(second.0.clone(), format!("two programs at once: {} is there too", first.0))
-                .hint("keep one of them; command and args outside of program are short for program.command"),
-        );
+        // The API server cannot point to an item of a list for this, and both are to say the same.
+        let (at, message) = if second.0.to_string().starts_with("spec.template.") {
+            (&first.0, "two programs at once: the main container has a command too".to_owned())
+        } else {
+            (&second.0, format!("two programs at once: {} is there too", first.0))
+        };
+        findings.push(Finding::error(at.clone(), message).hint(
+            "keep one of them; command and args outside of program are short for program.command",
+        ));
     }
     if findings.0.len() > before {
         return None;
@@ -137,7 +142,7 @@ fn parallel(
         if wanted.env[..at].iter().any(|other| other.name == variable.name) {
             findings.push(
                 Finding::error(
-                    path.key("env").index(at).key("name"),
+                    path.key("env").index(at),
                     format!("`{}` is there twice", variable.name),
                 )
                 .hint("keep one of them"),

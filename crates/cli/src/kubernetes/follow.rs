@@ -311,17 +311,12 @@ async fn look(
         let now = session.clusters().get_opt(&name).await.ok().flatten();
         if let Some(now) = now.filter(|now| now.metadata.uid == cluster.metadata.uid) {
             let said = is_quorate(&now);
-            let unseen_by_controller = now.status.is_none();
             let observed = Box::pin(gather::around(&session, now)).await.observed;
             let why = quorate_observe::why(&observed, Timestamp::now());
             // The owner writes it a moment later than the launcher knows it.
             quorate = said || matches!(why.cause, Cause::ProgramRuns | Cause::Ready);
             let started = observed.own_pods().filter(|pod| has_started(pod)).count() as u32;
-            let waits = if unseen_by_controller {
-                Some("the controller has not looked at it yet".to_owned())
-            } else {
-                Some(why.message)
-            };
+            let waits = Some(why.message);
             // What has ended waits for nothing: its last words come from its owner.
             if is_over(why.cause) {
                 tokio::time::sleep(LOOK).await;

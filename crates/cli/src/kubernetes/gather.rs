@@ -17,7 +17,7 @@ use quorate_api::jobset::{JobSet, label};
 use quorate_api::{MiniCluster, Target, validate};
 use quorate_contract::ClusterStatus;
 use quorate_observe::{
-    ContainerState, EventFacts, JobFacts, JobSetFacts, Live, Observed, PodFacts, Shape,
+    ContainerState, EventFacts, JobFacts, JobSetFacts, Live, Observed, Obstacle, PodFacts, Shape,
     WorkloadFacts,
 };
 use quorate_plan::labels;
@@ -92,6 +92,7 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
         Ok(valid) => (Some(Arc::new(Shape::of(&valid))), valid.warnings),
         Err(findings) => (None, findings),
     };
+    let obstacles = Obstacle::told(&cluster).into_iter().collect();
     let own = |event: &Event| {
         let about = event.regarding.as_ref().and_then(|object| object.name.as_deref());
         about.is_some_and(|about| {
@@ -107,7 +108,7 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
         cluster: Arc::new(cluster),
         shape,
         findings,
-        obstacles: Vec::new(),
+        obstacles,
         jobset: jobset.map(|jobset| Arc::new(JobSetFacts::from_jobset(&jobset))),
         jobs: jobs.iter().map(|job| Arc::new(JobFacts::from_job(job))).collect(),
         pods: pods.iter().map(|pod| Arc::new(PodFacts::from_pod(pod))).collect(),

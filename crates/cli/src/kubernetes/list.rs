@@ -32,8 +32,12 @@ pub fn ls(args: &LsArgs) -> anyhow::Result<i32> {
         let columns =
             Columns { namespaces: args.all_namespaces, wide: args.output == Format::Wide };
         let text = match args.output {
-            Format::Json => serde_json::to_string_pretty(&clusters)? + "\n",
-            Format::Yaml => serde_saphyr::to_string(&clusters)?,
+            Format::Json => {
+                serde_json::to_string_pretty(&words::list_data(&clusters, Timestamp::now()))? + "\n"
+            }
+            Format::Yaml => {
+                serde_saphyr::to_string(&words::list_data(&clusters, Timestamp::now()))?
+            }
             Format::Name => clusters
                 .iter()
                 .filter_map(|one| one.metadata.name.as_ref())

@@ -59,6 +59,28 @@ fn row(cluster: &MiniCluster, columns: Columns, now: Timestamp) -> Vec<String> {
     row
 }
 
+/// The list as data, with the names that clusters of this machine have too.
+pub(super) fn list_data(clusters: &[MiniCluster], now: Timestamp) -> Value {
+    let one = |cluster: &MiniCluster| {
+        let status = cluster.status.clone().unwrap_or_default();
+        let metadata = &cluster.metadata;
+        let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+        json!({
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "size": status.size.or(cluster.spec.size),
+            "online": status.online,
+            "state": state(cluster),
+            "attempt": status.attempt,
+            "restarts": status.restarts,
+            "ageSeconds": created.map(|created| seconds(created, now)),
+            "reason": status.reason,
+            "message": status.message,
+        })
+    };
+    clusters.iter().map(one).collect()
+}
+
 /// The one word for a cluster; `Ending` and `-` (nobody has looked at it) are no states of the API.
 pub(super) fn state(cluster: &MiniCluster) -> String {
     if cluster.metadata.deletion_timestamp.is_some() {

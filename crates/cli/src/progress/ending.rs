@@ -80,6 +80,8 @@ fn failure_words(report: &Report, ran: Option<Duration>) -> String {
         f.rank.map(|rank| format!("rank {rank}{pod}"))
     });
     let how = failure.and_then(|f| match (f.signal, f.exit_code) {
+        // The message says why, the signal does not.
+        _ if report.reason == Reason::OutOfMemory => None,
         (Some(signal), _) => Some(format!("ended by signal {signal}{}", signal_words(signal))),
         (None, Some(code)) if report.reason == Reason::ProgramFailed => {
             Some(format!("exited with code {code}"))

@@ -10,6 +10,7 @@ use crate::table;
 use crate::terminal::{age, print};
 use anyhow::Context as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use quorate_api::conditions::reason;
 use quorate_contract::status::{BrokerState, ClusterStatus};
 use quorate_contract::{exit, paths};
 use serde_json::{Value, json};
@@ -51,15 +52,34 @@ pub(super) fn status(args: &StatusArgs) -> anyhow::Result<i32> {
 
 pub(super) fn why(args: &StatusArgs) -> anyhow::Result<i32> {
     let seen = see(args)?;
-    let data = || {
-        json!({
-            "message": sentence(&seen),
-            "online": seen.status.as_ref().map(|status| status.online),
-            "size": seen.about.size,
-            "missing": seen.status.as_ref().map(|status| &status.missing),
-        })
+    show(args.output, || sentence(&seen) + "\n", || why_data(&seen))
+}
+
+/// Why as data, with the names that clusters on Kubernetes have too.
+fn why_data(seen: &Seen) -> Value {
+    let status = seen.status.as_ref();
+    let sentence = sentence(seen);
+    // `NAME is STATE: MESSAGE.`, and lines below it.
+    let first = sentence.lines().next().unwrap_or_default();
+    let message = first.split_once(": ").map_or(first, |(_, message)| message);
+    let cause = match status {
+        None => reason::PODS_STARTING,
+        Some(status) if is_early(status) => reason::WAITING_FOR_BROKERS,
+        Some(status) if status.program.is_some() => reason::PROGRAM_STARTED,
+        Some(_) => reason::READY,
     };
-    show(args.output, || sentence(&seen) + "\n", data)
+    json!({
+        "cause": cause,
+        "message": message.trim_end_matches('.'),
+        "online": status.map(|status| status.online),
+        "size": seen.about.size,
+        "quorum": status.map(|status| status.min_size),
+        "missing": status.map(|status| &status.missing),
+    })
+}
+
+fn is_early(status: &ClusterStatus) -> bool {
+    matches!(status.state, BrokerState::Join | BrokerState::Init | BrokerState::Quorum)
 }
 
 fn see(args: &StatusArgs) -> anyhow::Result<Seen> {
@@ -101,8 +121,7 @@ fn sentence(seen: &Seen) -> String {
         "\n  brokers   {}/{}, the quorum is {}",
         status.online, status.size, status.min_size
     );
-    let early = matches!(status.state, BrokerState::Join | BrokerState::Init | BrokerState::Quorum);
-    if early {
+    if is_early(status) {
         return format!("{name} is not running: {}.{brokers}", waiting(status, "·"));
     }
     let program = match &status.program {
@@ -226,6 +245,13 @@ mod tests {
             sentence(&seen(BrokerState::Quorum, vec![missing])),
             "tools is not running: waiting for worker-0-2 (no contact for 8 s).\n  brokers   3/4, \
              the quorum is 4"
+        );
+        let data = why_data(&seen(BrokerState::Quorum, Vec::new()));
+        assert_eq!((&data["cause"], &data["quorum"]), (&"WaitingForBrokers".into(), &4.into()));
+        let data = why_data(&seen(BrokerState::Run, Vec::new()));
+        assert_eq!(
+            (&data["cause"], &data["message"]),
+            (&"Ready".into(), &"it is up for people".into())
         );
         assert_eq!(
             sentence(&seen(BrokerState::Run, Vec::new())),

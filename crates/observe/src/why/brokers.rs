@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::names::LAUNCHER;
+use quorate_contract::status::DIAL_FAILED;
 
 use super::{Cause, Found, words};
 use crate::facts::pod::{ContainerState, Phase, PodFacts};
@@ -82,7 +83,7 @@ fn early(scene: &Scene<'_>) -> bool {
 fn restarting(scene: &Scene<'_>) -> Found {
     let last = failure::known(scene)
         .filter(|one| one.attempt.is_some_and(|attempt| attempt < scene.attempt.cast_signed()))
-        .and_then(|one| one.message);
+        .and_then(|one| failure::sentence(&one));
     let after = last.map(|message| format!(" after this: {message}")).unwrap_or_default();
     let counted = scene.jobset.map_or(0, |jobset| jobset.restarts_counted);
     let budget = match scene.shape.max_restarts {
@@ -139,6 +140,18 @@ fn doing(pod: &PodFacts) -> String {
     format!("{what}{node}")
 }
 
+/// What a broker that is not connected says of its last try, as the kubelet has written it down.
+fn dial_failure(scene: &Scene<'_>, pod: &PodFacts) -> Option<String> {
+    let newest = scene
+        .observed
+        .events
+        .iter()
+        .filter(|event| event.kind == "Pod" && event.uid == pod.uid && event.reason == "Unhealthy")
+        .max_by_key(|event| (event.last, &event.message))?;
+    let (_, words) = newest.message.split_once(DIAL_FAILED)?;
+    Some(words::quote(words))
+}
+
 fn waiting(scene: &Scene<'_>) -> Found {
     let size = scene.shape.size;
     let quorum = scene.shape.min_size;
@@ -148,13 +161,23 @@ fn waiting(scene: &Scene<'_>) -> Found {
         return Found::new(Cause::WaitingForBrokers, message).since(begun);
     }
     let missing: Vec<String> = match scene.live {
-        Some(live) => live.missing.iter().map(|one| format!("{} ({})", one.pod, one.why)).collect(),
+        Some(live) => live
+            .missing
+            .iter()
+            .map(|one| match scene.pods.get(&one.rank).and_then(|pod| dial_failure(scene, pod)) {
+                Some(words) => format!("{} ({}; it says: {words})", one.pod, one.why),
+                None => format!("{} ({})", one.pod, one.why),
+            })
+            .collect(),
         // A launcher is ready when the others are there.
         None => scene
             .pods
             .values()
             .filter(|pod| !pod.ready && pod.group != LAUNCHER)
-            .map(|pod| pod.short_name())
+            .map(|pod| match dial_failure(scene, pod) {
+                Some(words) => format!("{} (it says: {words})", pod.short_name()),
+                None => pod.short_name(),
+            })
             .collect(),
     };
     let online = scene.online();

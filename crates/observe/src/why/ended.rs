@@ -61,7 +61,7 @@ fn failed(scene: &Scene<'_>) -> Found {
     let failure = failure::of_this_attempt(scene);
     let word = failure.as_ref().and_then(|one| one.reason.clone()).unwrap_or_default();
     let what = failure
-        .and_then(|one| one.message)
+        .and_then(|one| failure::sentence(&one))
         .unwrap_or_else(|| format!("its JobSet failed: {}", words::quote(&verdict.message)));
     let max = scene.shape.max_restarts;
     let cause = if word == reason::DEADLINE_EXCEEDED {
@@ -86,7 +86,8 @@ fn ended(scene: &Scene<'_>) -> Found {
     let end = scene.end();
     let since = end.as_ref().and_then(|end| end.at);
     let failure = failure::of_this_attempt(scene);
-    let what = match (failure.and_then(|one| one.message), end.and_then(|end| end.code)) {
+    let what = match (failure.and_then(|one| failure::sentence(&one)), end.and_then(|end| end.code))
+    {
         (Some(message), _) => message,
         (None, Some(code)) => format!("the program ended with code {code}"),
         (None, None) => "the launcher's pod has ended".to_owned(),
@@ -123,6 +124,8 @@ fn advice(cause: Cause) -> Option<String> {
         Cause::Reported(_) | Cause::ContainerFailed => {
             "read the last lines in status.failure, or the logs of that pod"
         }
+        Cause::InitFailed => "read the logs of that init container",
+        Cause::ProbeFailed => "mend what the probe asks, or give it a longer period or threshold",
         Cause::OutOfMemory => "raise resources.limits.memory, or put fewer tasks on a pod",
         Cause::DeadlineExceeded => "raise activeDeadlineSeconds",
         Cause::RestartsExhausted => "mend the cause, or raise failurePolicy.maxRestarts",

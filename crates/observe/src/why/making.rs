@@ -13,6 +13,9 @@ use crate::scene::Scene;
 /// for the last ones, and must not be called silent by each of them.
 const SILENCE: SignedDuration = SignedDuration::from_secs(60);
 
+/// What to do about a refused object.
+pub(super) const CHANGE: &str = "change what is refused; it is tried again when the object changes";
+
 pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
     let jobset = scene.jobset?;
     let missing = scene.shape.size.saturating_sub(scene.pods.len() as u32);
@@ -87,11 +90,41 @@ fn jobs_refused(scene: &Scene<'_>) -> Option<Found> {
         _ => "a PersistentVolumeClaim",
     };
     // Such an event may be of an attempt that is over: what it is about has to be missing.
-    if what == "a Job" && !lacks_jobs(scene) {
+    if what == "a Job" && (!lacks_jobs(scene) || !is_of_now(scene, event)) {
         return None;
     }
-    let message = format!("JobSet cannot make {what}: {}", words::quote(&event.message));
-    Some(Found::new(Cause::JobsRefused, message).since(event.first))
+    let groups = if what == "a Job" { without_a_job(scene) } else { Vec::new() };
+    let what = match groups.as_slice() {
+        [] => what.to_owned(),
+        [only] => format!("the Job of group {only}"),
+        _ if no_children(scene) => "a Job".to_owned(),
+        some => format!("the Jobs of groups {}", words::list(some, 3)),
+    };
+    let frame = "creation failed with error: ";
+    let words = event.message.split_once(frame).map_or(&*event.message, |(_, words)| words);
+    Some(refusal(Cause::JobsRefused, &format!("JobSet cannot make {what}"), words))
+        .map(|found| found.since(event.first))
+}
+
+/// Groups that have neither a Job nor a pod; one with several Jobs may lack some only.
+fn without_a_job(scene: &Scene<'_>) -> Vec<String> {
+    let Some(jobset) = scene.jobset else { return Vec::new() };
+    let has_a_job = |group: &str| {
+        let prefix = format!("{}-{group}-", jobset.name);
+        let is_of_group = |name: &str| {
+            name.strip_prefix(&prefix).is_some_and(|index| index.parse::<u32>().is_ok())
+        };
+        scene.observed.own_jobs().any(|job| is_of_group(&job.name))
+            || scene.pods.values().any(|pod| pod.group == group)
+    };
+    let groups = scene.shape.groups.iter().filter(|group| group.size > 0);
+    groups.map(|group| group.name.clone()).filter(|group| !has_a_job(group)).collect()
+}
+
+/// Whether an event is not older than the Jobs that there are. Times of objects have whole seconds.
+fn is_of_now(scene: &Scene<'_>, event: &EventFacts) -> bool {
+    let youngest = scene.observed.own_jobs().filter_map(|job| job.created).max();
+    youngest.is_none_or(|youngest| event.last.is_some_and(|last| last >= youngest))
 }
 
 /// A Job could not make pods.
@@ -123,11 +156,11 @@ fn pods_refused(scene: &Scene<'_>, missing: u32) -> Option<Found> {
         format!("{missing} of {size} pods cannot be made")
     };
     let words = event.message.strip_prefix("Error creating: ").unwrap_or(&event.message);
-    Some(refusal(&what, words).since(event.first))
+    Some(refusal(Cause::PodsRefused, &what, words).since(event.first))
 }
 
-/// What an admission plugin said, in our words.
-fn refusal(what: &str, words: &str) -> Found {
+/// What an admission plugin said, in our words. `cause` is for what has no cause of its own.
+pub(super) fn refusal(cause: Cause, what: &str, words: &str) -> Found {
     if let Some((_, quota)) = words.split_once("exceeded quota: ") {
         let (name, figures) = quota.split_once(", requested: ").unwrap_or((quota, ""));
         let name = name.trim_end_matches([',', ' ']);
@@ -150,13 +183,30 @@ fn refusal(what: &str, words: &str) -> Found {
         )
         .advise("set what is named in the securityContext of spec.template");
     }
-    // `pods "x" is forbidden: ...` names a pod that never was.
+    // `pods "x" is forbidden: ...` names an object that never was.
     let bare = match words.split_once(" is forbidden: ") {
-        Some((subject, rest)) if subject.starts_with("pods ") => rest,
+        Some((subject, rest)) if subject.split(' ').count() == 2 => rest,
         _ => words,
     };
-    Found::new(Cause::PodsRefused, format!("{what}: {}", words::quote(bare)))
-        .advise("change spec.template as the message says, or ask whoever runs that webhook")
+    let found = Found::new(cause, format!("{what}: {}", policy(&words::quote(bare))));
+    match cause {
+        Cause::PodsRefused => found
+            .advise("change spec.template as the message says, or ask whoever runs that webhook"),
+        Cause::Refused => found.advise(CHANGE),
+        _ => found,
+    }
+}
+
+/// The words of a ValidatingAdmissionPolicy without the frame that names policy and binding.
+fn policy(words: &str) -> String {
+    let parts = words.strip_prefix("ValidatingAdmissionPolicy '").and_then(|rest| {
+        let (name, rest) = rest.split_once('\'')?;
+        Some((name, rest.split_once(" denied request: ")?.1))
+    });
+    match parts {
+        Some((name, said)) => format!("the admission policy {name} says: {said}"),
+        None => words.to_owned(),
+    }
 }
 
 /// The newest warning of some kind.

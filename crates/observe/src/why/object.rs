@@ -1,8 +1,12 @@
 //! What keeps the object from becoming anything.
 
-use super::{Cause, Found, words};
+use quorate_api::minicluster::MANAGER;
+
+use super::{Cause, Found, making, words};
 use crate::observed::Obstacle;
 use crate::scene::Scene;
+
+const TAKE_BACK: &str = "take the change back, or delete the cluster and create it again";
 
 pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
     let observed = scene.observed;
@@ -15,11 +19,13 @@ pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
                 Obstacle::Refused { .. } => Some((1, one)),
                 Obstacle::Immutable { .. } => Some((2, one)),
                 Obstacle::Queued { .. } => Some((3, one)),
+                Obstacle::Told { .. } => Some((4, one)),
+                Obstacle::Unseen => Some((5, one)),
                 // No reason to be found wanting: it is told where a JobSet is missing.
                 Obstacle::Delayed { .. } => None,
             })
             .min_by_key(|(rank, _)| *rank)
-            .and_then(|(_, one)| obstacle(one))
+            .and_then(|(_, one)| obstacle(scene, one))
     })
 }
 
@@ -74,15 +80,13 @@ fn taken(kind: &str, name: &str, owner: Option<&str>) -> Found {
         .advise(format!("delete or rename the {kind} {name}, or give this cluster another name"))
 }
 
-fn obstacle(obstacle: &Obstacle) -> Option<Found> {
+fn obstacle(scene: &Scene<'_>, obstacle: &Obstacle) -> Option<Found> {
     Some(match obstacle {
         Obstacle::NameTaken { kind, name, owner } => taken(kind, name, owner.as_deref()),
-        Obstacle::Refused { kind, name, message } => Found::new(
-            Cause::Refused,
-            format!("the {kind} {name} is refused: {}", words::quote(message)),
-        )
-        .advise("change what is refused; it is tried again when the object changes"),
         Obstacle::Queued { field, queue } => queued(field, queue),
+        Obstacle::Refused { kind, name, message } => {
+            making::refusal(Cause::Refused, &format!("the {kind} {name} is refused"), message)
+        }
         Obstacle::Immutable { fields } => {
             let what = match fields.as_slice() {
                 [] => "the changed fields".to_owned(),
@@ -92,8 +96,30 @@ fn obstacle(obstacle: &Obstacle) -> Option<Found> {
                 Cause::Immutable,
                 format!("{what} cannot change while the cluster lives; it goes on as it was"),
             )
-            .advise("take the change back, or delete the cluster and create it again")
+            .advise(TAKE_BACK)
         }
+        Obstacle::Told { reason, message } => {
+            let cause = Cause::of_word(reason).unwrap_or(Cause::Refused);
+            let found = Found::new(cause, message.clone());
+            match cause {
+                Cause::NameTaken => found
+                    .advise("delete or rename what is named, or give this cluster another name"),
+                Cause::Immutable => found.advise(TAKE_BACK),
+                Cause::Refused => found.advise(making::CHANGE),
+                _ => found,
+            }
+        }
+        Obstacle::Unseen => match scene.observed.cluster.spec.managed_by.as_deref() {
+            Some(other) if other != MANAGER => Found::new(
+                Cause::Starting,
+                format!("{other}, which manages it, has not looked at it yet"),
+            )
+            .advise(format!("look at {other} (spec.managedBy)")),
+            _ => Found::new(Cause::Starting, "no controller has looked at it yet").advise(
+                "if it stays so, check that the controller runs: kubectl get pods -A \
+                     -l app.kubernetes.io/name=quorate-controller",
+            ),
+        },
         Obstacle::Delayed { .. } => return None,
     })
 }

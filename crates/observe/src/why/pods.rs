@@ -1,10 +1,10 @@
 //! Pods that cannot start, or were lost. The worst trouble is told, and of several pods with the same
 //! one the pod of the lowest rank speaks for all.
 //!
-//! The order: a lost node, a pod taken away, out of memory, a container that cannot run, an init
-//! container that failed, a container that failed, a missing Secret or ConfigMap, an image, a volume,
-//! a sandbox, a closed gate, no node. What stops others from getting further comes first: a pod that
-//! waits for a node is often only the consequence of one that does not go away.
+//! The order: a lost node, a pod taken away, out of memory, a probe that failed, a container that
+//! cannot run, an init container that failed, a container that failed, a missing Secret or ConfigMap,
+//! an image, a volume, a sandbox, a closed gate, no node. What stops others from getting further comes
+//! first: a pod that waits for a node is often only the consequence of one that does not go away.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::conditions::reason;
@@ -45,10 +45,11 @@ struct Trouble {
 }
 
 fn order(cause: Cause) -> usize {
-    const ORDER: [Cause; 12] = [
+    const ORDER: [Cause; 13] = [
         Cause::NodeLost,
         Cause::PodEvicted,
         Cause::OutOfMemory,
+        Cause::ProbeFailed,
         Cause::CannotRun,
         Cause::InitFailed,
         Cause::ContainerFailed,
@@ -74,7 +75,7 @@ fn stuck<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (Trouble, &'a PodFacts)>
 }
 
 fn trouble(scene: &Scene<'_>, pod: &PodFacts) -> Option<Trouble> {
-    if let Some(failure) = failure::of_kubernetes(pod) {
+    if let Some(failure) = failure::of_kubernetes(scene, pod) {
         return Some(by_kubernetes(pod, failure));
     }
     if pod.phase == Phase::Running && pod.ready {
@@ -91,6 +92,7 @@ fn by_kubernetes(pod: &PodFacts, failure: Failure) -> Trouble {
     let cause = match failure.reason.as_deref() {
         Some(reason::OUT_OF_MEMORY) => Cause::OutOfMemory,
         Some(reason::NODE_LOST) => Cause::NodeLost,
+        Some(reason::PROBE_FAILED) => Cause::ProbeFailed,
         _ => Cause::PodEvicted,
     };
     let since = pod.disruption.as_ref().and_then(|disruption| disruption.since);
@@ -204,12 +206,14 @@ fn tell(scene: &Scene<'_>, trouble: &Trouble, pod: &PodFacts, names: &[String]) 
         .advise(
             "wait: pods on a lost node are removed by force once they have fenced themselves off",
         ),
-        Cause::NodeLost | Cause::PodEvicted | Cause::OutOfMemory => {
+        Cause::NodeLost | Cause::PodEvicted | Cause::OutOfMemory | Cause::ProbeFailed => {
             let found = Found::new(trouble.cause, format!("{words}{more}"));
             match trouble.cause {
                 Cause::OutOfMemory => {
                     found.advise("raise resources.limits.memory, or put fewer tasks on a pod")
                 }
+                Cause::ProbeFailed => found
+                    .advise("mend what the probe asks, or give it a longer period or threshold"),
                 _ => found,
             }
         }
@@ -270,7 +274,8 @@ fn unschedulable(
     match verdict.resource.as_deref() {
         Some(resource) => {
             let unit = if resource == "cpu" { "CPUs" } else { resource };
-            let less = match requests.get(resource) {
+            let asked = requests.get(resource).map(|asked| words::quantity(resource, asked));
+            let less = match asked {
                 Some(asked) if resource == "cpu" => {
                     format!("ask for less than {asked} {unit} a pod")
                 }
@@ -278,6 +283,9 @@ fn unschedulable(
                 None => format!("ask for less {unit}"),
             };
             found.advise(format!("{less}{fewer}, or add nodes"))
+        }
+        None if verdict.words.contains("PersistentVolumeClaim") => {
+            found.advise("make the PersistentVolumeClaim, or have its volume provisioned")
         }
         None => found.advise(match topology {
             Some(topology) => format!("{}{fewer}, {}", topology::TO_DO, topology::more(topology)),
@@ -302,6 +310,8 @@ fn registry(message: &str) -> String {
         "failed to pull and unpack image ",
         "failed to resolve image ",
         "failed to resolve reference ",
+        "Failed to apply default image tag ",
+        "couldn't parse image name ",
     ] {
         if let Some(rest) = words.strip_prefix(frame)
             && let Some((_, rest)) = rest.split_once("\": ")

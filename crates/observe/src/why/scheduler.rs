@@ -59,7 +59,8 @@ fn parse(message: &str) -> Option<(u32, Vec<Counted>)> {
     }
     let (head, rest) = message.split_once(" nodes are available: ")?;
     let nodes: u32 = head.strip_prefix("0/")?.parse().ok()?;
-    let rest = [" preemption: ", " no new claims to deallocate", " not found"]
+    // What preemption found follows the reasons as a sentence of its own.
+    let rest = [" preemption: ", ". no new claims to deallocate", ". not found"]
         .iter()
         .fold(rest, |rest, tail| rest.split(tail).next().unwrap_or(rest));
     let mut reasons: Vec<Counted> = Vec::new();
@@ -107,7 +108,8 @@ fn few(reason: &str, count: u32, requests: &Requests) -> String {
 
 /// `4 free CPUs`, `8Gi of free memory`, `1 free nvidia.com/gpu`.
 fn free(resource: &str, requests: &Requests) -> String {
-    match (resource, requests.get(resource)) {
+    let asked = requests.get(resource).map(|asked| words::quantity(resource, asked));
+    match (resource, asked) {
         ("cpu", Some(asked)) if asked == "1" => "1 free CPU".to_owned(),
         ("cpu", Some(asked)) => format!("{asked} free CPUs"),
         ("memory" | "ephemeral-storage", Some(asked)) => format!("{asked} of free {resource}"),
@@ -123,7 +125,15 @@ fn whole(reason: &str) -> String {
         "pod has unbound immediate PersistentVolumeClaims" => {
             "a PersistentVolumeClaim of the pod is not bound".to_owned()
         }
-        other => words::quote(other),
+        other => {
+            let claim = other
+                .strip_prefix("persistentvolumeclaim \"")
+                .and_then(|rest| rest.strip_suffix("\" not found"));
+            match claim {
+                Some(claim) => format!("there is no PersistentVolumeClaim {claim}"),
+                None => words::quote(other),
+            }
+        }
     }
 }
 

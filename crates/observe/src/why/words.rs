@@ -51,9 +51,38 @@ fn one_line(text: &str) -> String {
 pub(crate) fn pods(names: &[String], size: u32) -> String {
     match names {
         [only] => format!("pod {only}"),
+        [_, _] if size == 2 => "both pods".to_owned(),
         all if all.len() as u32 == size => format!("all {size} pods"),
         some => format!("{} of {size} pods", some.len()),
     }
+}
+
+/// A quantity as people write it: the API server gives back `1k` for 1000 CPUs and `1500m` for one
+/// and a half, and 8589934592 as it stands. What has a unit of its own is left as it is.
+pub(crate) fn quantity(resource: &str, text: &str) -> String {
+    let as_it_is = || text.to_owned();
+    let bytes = matches!(resource, "memory" | "ephemeral-storage" | "storage")
+        || resource.starts_with("hugepages-");
+    if bytes {
+        let Ok(count) = text.parse::<u64>() else { return as_it_is() };
+        let units = [("Ti", 1_u64 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+        let unit = units.into_iter().find(|(_, size)| count > 0 && count.is_multiple_of(*size));
+        return unit.map_or_else(as_it_is, |(unit, size)| format!("{}{unit}", count / size));
+    }
+    if let Some(thousandths) = text.strip_suffix('m').and_then(|count| count.parse::<u64>().ok()) {
+        let whole = thousandths / 1000;
+        let part = format!("{:03}", thousandths % 1000);
+        let part = part.trim_end_matches('0');
+        return if part.is_empty() { whole.to_string() } else { format!("{whole}.{part}") };
+    }
+    for (suffix, zeros) in [('k', "000"), ('M', "000000"), ('G', "000000000")] {
+        if let Some(count) = text.strip_suffix(suffix)
+            && count.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            return format!("{count}{zeros}");
+        }
+    }
+    as_it_is()
 }
 
 /// `a`, `a and b`, `a, b and c`, `a, b, c and 4 more`.
@@ -108,6 +137,38 @@ mod tests {
             let since = Timestamp::from_second(now.as_second() - seconds).unwrap();
             assert_eq!(span(since, now), text);
         }
+    }
+
+    #[test]
+    fn quantities_are_those_of_people() {
+        for (resource, text, people) in [
+            ("cpu", "4", "4"),
+            ("cpu", "1k", "1000"),
+            ("cpu", "500m", "0.5"),
+            ("cpu", "1250m", "1.25"),
+            ("cpu", "4000m", "4"),
+            ("cpu", "2.5", "2.5"),
+            ("nvidia.com/gpu", "2k", "2000"),
+            ("memory", "8Gi", "8Gi"),
+            ("memory", "8589934592", "8Gi"),
+            ("memory", "1536", "1536"),
+            ("memory", "2048", "2Ki"),
+            ("memory", "100k", "100k"),
+            ("memory", "0", "0"),
+            ("hugepages-2Mi", "4194304", "4Mi"),
+            ("cpu", "many", "many"),
+        ] {
+            assert_eq!(quantity(resource, text), people, "{resource} {text}");
+        }
+    }
+
+    #[test]
+    fn pods_are_counted_as_people_do() {
+        let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+        assert_eq!(pods(&names[..1], 1), "pod a");
+        assert_eq!(pods(&names[..2], 2), "both pods");
+        assert_eq!(pods(&names[..2], 3), "2 of 3 pods");
+        assert_eq!(pods(&names, 3), "all 3 pods");
     }
 
     #[test]

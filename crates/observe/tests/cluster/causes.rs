@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use quorate_api::status::MiniClusterStatus;
-use quorate_observe::{Cause, Observed, status, transitions, why};
+use quorate_observe::{Cause, Observed, Obstacle, status, transitions, why};
 
 #[test]
 fn every_cause_has_its_sentence() {
@@ -36,6 +36,24 @@ fn every_cause_has_its_sentence() {
     assert!(untold.is_empty(), "no fixture for {untold:?}");
 }
 
+/// Each cause has a row with what is seen and what to do.
+#[test]
+fn the_table_for_people_has_all_causes() {
+    let text = include_str!("../../../../docs/troubleshooting.md");
+    let mut rows = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert_eq!(cells.len(), 3, "{line}");
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "{line}");
+        rows.extend(cells[0].split(", ").map(|word| word.trim_matches('`')));
+    }
+    let missing: Vec<_> =
+        Cause::ALL.iter().map(|cause| cause.reason()).filter(|word| !rows.contains(word)).collect();
+    assert!(missing.is_empty(), "docs/troubleshooting.md has no row for {missing:?}");
+    let unknown: Vec<_> = rows.iter().filter(|word| Cause::of_word(word).is_none()).collect();
+    assert!(unknown.is_empty(), "no cause has the word of {unknown:?}");
+}
+
 #[test]
 fn words_lead_back_to_their_causes() {
     let words: BTreeSet<_> = Cause::ALL.iter().map(|cause| cause.reason()).collect();
@@ -59,6 +77,34 @@ fn an_image_that_cannot_be_pulled_has_one_sentence_while_the_kubelet_backs_off()
         why(&seen.observed, seen.now).message
     };
     assert_eq!(said(backs_off), said(&tries));
+}
+
+#[test]
+fn a_job_that_was_refused_to_an_earlier_attempt_is_not_told_again() {
+    let now = include_str!("causes/jobs-refused-in-part.yaml");
+    let before = now.replace("10:03:01Z", "09:59:59Z").replace("10:00:03Z", "09:59:58Z");
+    let cause = |text: &str| {
+        let seen = crate::seen::read(text);
+        why(&seen.observed, seen.now).cause
+    };
+    assert_eq!(cause(now), Cause::QuotaExceeded);
+    assert_eq!(cause(&before), Cause::PodsStarting);
+}
+
+#[test]
+fn a_status_tells_its_obstacle_until_the_object_changes() {
+    let seen = crate::seen::read(include_str!("causes/name-taken-by-a-stranger.yaml"));
+    let mut cluster = (*seen.observed.cluster).clone();
+    assert_eq!(Obstacle::told(&cluster), Some(Obstacle::Unseen));
+    let written = status(&seen.observed, seen.now);
+    let message = written.message.clone().unwrap();
+    cluster.status = Some(written);
+    assert_eq!(
+        Obstacle::told(&cluster),
+        Some(Obstacle::Told { reason: "NameTaken".into(), message })
+    );
+    cluster.metadata.generation = cluster.metadata.generation.map(|generation| generation + 1);
+    assert_eq!(Obstacle::told(&cluster), None);
 }
 
 #[test]

@@ -223,6 +223,8 @@ fn obstacle(value: &Value) -> Obstacle {
         "Delayed" => {
             Obstacle::Delayed { kind: text("kind"), name: text("name"), message: text("message") }
         }
+        "Told" => Obstacle::Told { reason: text("reason"), message: text("message") },
+        "Unseen" => Obstacle::Unseen,
         other => panic!("no obstacle {other}"),
     }
 }

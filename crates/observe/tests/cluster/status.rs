@@ -66,7 +66,8 @@ fn what_the_program_left_behind_outlives_its_pods() {
     assert_eq!(last.failure, Some(failure));
     assert_eq!(last.exit_code, Some(139));
     assert_eq!(last.reason.as_deref(), Some("Signaled"));
-    assert_eq!(last.message, first.failure.unwrap().message);
+    let message = first.failure.unwrap().message.unwrap();
+    assert_eq!(last.message, Some(format!("{message}; last line of rank 5: allocated 2.1 GB")));
 }
 
 #[test]

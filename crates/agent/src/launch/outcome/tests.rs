@@ -97,7 +97,33 @@ fn commands_that_do_not_start_have_the_codes_of_the_shell() {
         let outcome = judge.outcome(second());
         assert_eq!((outcome.exit_code, outcome.reason), (code, reason));
         assert!(outcome.message.contains("worker-0-0"), "{}", outcome.message);
+        // What never ran has no time.
+        assert!(!outcome.message.contains("after"), "{}", outcome.message);
     }
+}
+
+#[test]
+fn a_rank_that_was_killed_for_memory_is_not_just_killed() {
+    let mut judge = Judge::new(2, false);
+    judge.task_ended(&ended(1, TaskEnd::OutOfMemory), 1, "worker-0-0");
+    let outcome = judge.outcome(second());
+    assert_eq!((outcome.exit_code, outcome.reason), (137, Reason::OutOfMemory));
+    assert_eq!(outcome.failure.unwrap().signal, Some(9));
+    assert_eq!(
+        outcome.message,
+        "rank 1 on worker-0-0 ran out of memory and was killed after 1.00 s; the other rank was \
+         stopped"
+    );
+}
+
+#[test]
+fn one_other_rank_is_the_other_rank() {
+    let mut judge = Judge::new(2, false);
+    judge.task_ended(&ended(1, TaskEnd::Exited(2)), 1, "worker-0-0");
+    assert_eq!(
+        judge.outcome(second()).message,
+        "rank 1 on worker-0-0 ended with code 2 after 1.00 s; the other rank was stopped"
+    );
 }
 
 #[test]

@@ -322,10 +322,8 @@ fn a_later_attempt_has_what_is_left_of_the_time_limit() {
             let workers = JobFacts { attempt: 1, ..job("worker", 3) };
             seen.observed.jobs = vec![Arc::new(launcher), Arc::new(workers)];
             let mut cluster = cluster();
-            cluster.status = Some(MiniClusterStatus {
-                start_time: Some(Time(at(0))),
-                ..Default::default()
-            });
+            cluster.status =
+                Some(MiniClusterStatus { start_time: Some(Time(at(0))), ..Default::default() });
             seen.observed.cluster = Arc::new(cluster);
         })
     };

@@ -1,0 +1,47 @@
+//! Whether the kernel has killed a process because this container's memory was used up.
+//!
+//! Kubernetes only tells when the whole container was killed. Where the kernel picks a single
+//! process, a rank dies by SIGKILL out of the blue, and only the control group's counter says why.
+
+use std::path::Path;
+
+/// Where counters are: cgroup v2 `memory.events`, v1 `memory.oom_control` (kernel documentation,
+/// admin-guide/cgroup-v2 and cgroup-v1/memory). Both have a line `oom_kill N`.
+const COUNTERS: [&str; 2] =
+    ["sys/fs/cgroup/memory.events", "sys/fs/cgroup/memory/memory.oom_control"];
+
+/// How many processes of this container were killed for its memory; 0 where nothing counts them.
+pub fn kills(root: &Path) -> u64 {
+    let count = |path: &&str| {
+        let text = std::fs::read_to_string(root.join(path)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+    };
+    COUNTERS.iter().find_map(count).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(path: &str, text: &str) -> u64 {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+        kills(root.path())
+    }
+
+    #[test]
+    fn both_versions_of_control_groups_count() {
+        let two = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
+        assert_eq!(counted("sys/fs/cgroup/memory.events", two), 2);
+        let one = "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n";
+        assert_eq!(counted("sys/fs/cgroup/memory/memory.oom_control", one), 5);
+    }
+
+    #[test]
+    fn without_a_counter_nobody_was_killed() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(kills(root.path()), 0);
+    }
+}
