@@ -48,7 +48,9 @@ fn ranks_by_pod(output: &str) -> BTreeMap<&str, Vec<u32>> {
             by_pod.entry(pod).or_default().push(rank.parse().unwrap());
         }
     }
-    by_pod.values_mut().for_each(|ranks| ranks.sort_unstable());
+    for ranks in by_pod.values_mut() {
+        ranks.sort_unstable();
+    }
     by_pod
 }
 

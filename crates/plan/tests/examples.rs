@@ -5,20 +5,22 @@ use quorate_plan::{Context, Seed, check_jobset, plan};
 
 #[test]
 fn every_example_is_planned() {
-    every("*/minicluster.yaml", Target::Local);
-    every("kubernetes/*.yaml", Target::Kubernetes);
+    insta::glob!("../../../examples", "*/minicluster.yaml", |path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        planned(&text, Target::Local);
+    });
+    insta::glob!("../../../examples", "kubernetes/*.yaml", |path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        planned(&text, Target::Kubernetes);
+    });
 }
 
-fn every(pattern: &str, target: Target) {
-    insta::glob!("../../../examples", pattern, |path| {
-        let text = std::fs::read_to_string(path).unwrap();
-        let document = load(&text, target).unwrap_or_else(|f| panic!("{path:?}: {f:?}"));
-        let context = Context { agent_image: "quorate/agent".into(), cluster_domain: None };
-        let planned = plan(&document.validated, &context, &Seed::new([0; 32]));
-        assert_eq!(check_jobset(&planned.jobset), []);
-        assert!(planned.to_yaml(false).contains("<redacted>"));
-        if std::env::var("SHOW").is_ok() {
-            println!("{}", planned.to_yaml(false));
-        }
-    });
+#[track_caller]
+fn planned(text: &str, target: Target) {
+    let document = load(text, target).map_err(|findings| format!("{findings:?}"));
+    let document = document.expect("examples are valid");
+    let context = Context { agent_image: "quorate/agent".into(), cluster_domain: None };
+    let planned = plan(&document.validated, &context, &Seed::new([0; 32]));
+    assert_eq!(check_jobset(&planned.jobset), []);
+    assert!(planned.to_yaml(false).contains("<redacted>"));
 }

@@ -1,5 +1,10 @@
 //! What the controller counts, as a real Prometheus sees it.
 
+#![expect(
+    clippy::float_cmp,
+    reason = "what is counted are whole numbers, which floats hold exactly"
+)]
+
 use crate::prometheus::{Prometheus, succeed};
 use crate::{IMAGE, Stand, chart, stand};
 use quorate_e2e::SYSTEM;

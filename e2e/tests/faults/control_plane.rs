@@ -26,8 +26,8 @@ fn made(lab: &Lab, name: &str) -> BTreeMap<String, usize> {
 #[test]
 fn a_program_runs_through_a_restart_of_the_api_server() {
     let lab = alone();
-    let place = Namespace::existing(&lab.0, NAMESPACE);
-    let before = restarts(&lab.0);
+    let place = Namespace::existing(lab.0, NAMESPACE);
+    let before = restarts(lab.0);
     place.minicluster(
         "through",
         &format!("size: 2\n{IMAGE}\nprogram: {{command: [sh, -c, 'sleep 6; echo through']}}"),
@@ -40,8 +40,8 @@ fn a_program_runs_through_a_restart_of_the_api_server() {
     assert_eq!(object["status"]["exitCode"], 0, "{object}");
     assert_eq!(object["status"]["attempt"], 0, "{object}");
     assert_eq!(place.get("minicluster", "stays").unwrap()["status"]["state"], "Ready");
-    assert_eq!(restarts(&lab.0), before, "the controllers lived on");
-    let made = made(&lab.0, "through");
+    assert_eq!(restarts(lab.0), before, "the controllers lived on");
+    let made = made(lab.0, "through");
     for kind in ["secrets", "configmaps", "networkpolicies", "jobsets"] {
         assert_eq!(made.get(kind), Some(&1), "{kind}: {made:?}");
     }
@@ -51,8 +51,8 @@ fn a_program_runs_through_a_restart_of_the_api_server() {
 #[test]
 fn wishes_made_while_jobset_s_controller_is_down_come_true_when_it_is_back() {
     let lab = alone();
-    let place = Namespace::existing(&lab.0, NAMESPACE);
-    let before = restarts(&lab.0);
+    let place = Namespace::existing(lab.0, NAMESPACE);
+    let before = restarts(lab.0);
     for name in ["down-suspended", "down-deleted", "down-untouched"] {
         place.minicluster(name, IMAGE);
     }
@@ -76,10 +76,10 @@ fn wishes_made_while_jobset_s_controller_is_down_come_true_when_it_is_back() {
     place.state("down-suspended", "Suspended");
     place.state("down-resumed", "Ready");
     place.state("down-created", "Ready");
-    let made = made(&lab.0, "down-created");
+    let made = made(lab.0, "down-created");
     assert_eq!(made.get("jobsets"), Some(&1), "{made:?}");
     let left = || place.census().into_iter().filter(|name| name.contains("down-deleted")).count();
     place.eventually("nothing of the deleted one is left", left, |left| *left == 0);
-    assert_eq!(restarts(&lab.0), before);
+    assert_eq!(restarts(lab.0), before);
     place.kubectl(&["delete", "mc", "--all"]).unwrap();
 }

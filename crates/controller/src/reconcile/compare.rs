@@ -251,7 +251,7 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
             job.completions != planned || job.parallelism != planned
         };
         let jobs = observed.own_jobs().filter(|job| job.group == group.name);
-        let Some(job) = jobs.filter(alive).find(differs) else { continue };
+        let Some(job) = jobs.filter(|job| alive(job)).find(differs) else { continue };
         if queued {
             // Kueue admitted so many pods; more would run without quota.
             let field = "spec.size".to_owned();
@@ -263,7 +263,7 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
     }
 }
 
-fn alive(job: &&JobFacts) -> bool {
+fn alive(job: &JobFacts) -> bool {
     job.deleting.is_none() && job.complete.holds().is_none() && job.failed.holds().is_none()
 }
 

@@ -96,7 +96,6 @@ fn seen() -> Seen {
         config_map: true,
         network_policy: true,
         orphan_timeout: 15,
-        ..Seen::default()
     }
 }
 

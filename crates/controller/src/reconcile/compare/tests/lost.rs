@@ -230,7 +230,7 @@ fn the_note_of_lost_nodes_grows_lasts_and_goes() {
     assert_eq!(first(&seen(&["n3"], 60, Some("n2"))), Some(keep_off(&["n2", "n3"], 60)));
     assert_eq!(first(&seen(&["n3"], -1, Some("n2"))), Some(keep_off(&["n2"], 60)), "n3 is back");
     let lasts = compare(&wanted(3), &seen(&["n2"], 60, None), at(0));
-    assert_eq!((lasts.actions, lasts.again), (vec![], Some(Duration::from_secs(60))));
+    assert_eq!((lasts.actions, lasts.again), (vec![], Some(Duration::from_mins(1))));
     assert_eq!(first(&seen(&["n2"], 0, None)), Some(keep_off(&[], 0)), "its time is over");
     assert_eq!(first(&seen(&[], 0, None)), None);
 }
