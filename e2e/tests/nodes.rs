@@ -4,6 +4,7 @@
 //! All tests of this file share one cluster. Two nodes (`quiet`) are for tests that harm no node; on the
 //! other three (`rough`) runs the one test that cuts a link.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+#![allow(clippy::print_stdout, reason = "how long recovery takes is worth a line")]
 
 #[path = "nodes/cut.rs"]
 mod cut;
