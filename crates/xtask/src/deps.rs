@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-api", &[]),
     ("quorate-contract", &[]),
     ("quorate-overlay", &["quorate-hostlist"]),
+    ("quorate-queue", &["quorate-hostlist"]),
     ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
     ("quorate-tls", &["quorate-contract"]),
     (
@@ -59,6 +60,7 @@ const PURE: &[&str] = &[
     "quorate-contract",
     "quorate-overlay",
     "quorate-pmi",
+    "quorate-queue",
     "quorate-api",
     "quorate-plan",
     "quorate-observe",

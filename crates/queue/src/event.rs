@@ -1,0 +1,180 @@
+//! What happens to jobs and to the queue: the entries of the event log (docs/spec/eventlog.md).
+//!
+//! Names follow Flux RFC 18 and 21 where the meaning is the same.
+
+use crate::id::{ArrayElement, JobId};
+use crate::jobspec::Jobspec;
+use crate::pool::Allocation;
+use crate::queue::Lane;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Entry {
+    /// When it happened.
+    pub time: Time,
+    /// The job it happened to; absent for what concerns the whole queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Event {
+    /// The job was taken.
+    Submit(Box<Submission>),
+    /// Nothing that it depends on is left to wait for.
+    Depend {},
+    /// The scheduler may start it; higher numbers first.
+    Priority {
+        /// Its place in the order.
+        priority: u32,
+    },
+    /// Its urgency was changed.
+    Urgency {
+        /// The new one.
+        urgency: u8,
+    },
+    /// It must not be started until it is released.
+    Hold {},
+    /// It may be started again.
+    Release {},
+    /// Its time limit was changed.
+    Limit {
+        /// The new one in seconds; `None` is no limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<u64>,
+    },
+    /// It got its nodes.
+    Alloc(#[serde(with = "shared")] Arc<Allocation>),
+    /// Its tasks run.
+    Start {},
+    /// All its tasks are gone.
+    Finish(Box<Outcome>),
+    /// Its nodes are free for others.
+    Free {},
+    /// Something went wrong, or somebody wants it to end.
+    Exception {
+        /// One word: `cancel`, `timeout`, `dependency`, `node-lost`, `exec`.
+        kind: Box<str>,
+        /// Whether that ends the job.
+        severity: Severity,
+        /// For people.
+        note: Box<str>,
+    },
+    /// It goes back to the beginning, to run again.
+    Requeue {
+        /// For people.
+        note: Box<str>,
+    },
+    /// Something worth knowing of it, such as where its nested instance listens.
+    Memo {
+        /// Its name.
+        key: Box<str>,
+        /// Its value.
+        value: Box<str>,
+    },
+    /// It is over.
+    Clean {},
+
+    /// The queue was started again; what follows happened in a new life of rank 0.
+    Restart {},
+    /// The first number that no job of this log ever had; entries of jobs below may be gone.
+    Ids {
+        /// The number.
+        next: JobId,
+    },
+    /// These jobs, all over, are forgotten.
+    Purge {
+        /// Their numbers, as first and last of runs.
+        jobs: Vec<(JobId, JobId)>,
+    },
+    /// No job is started on a broker any more; what runs there goes on.
+    Drain {
+        /// The broker.
+        rank: u32,
+        /// Why, in the words of who did it.
+        reason: Box<str>,
+    },
+    /// Jobs may be started there again.
+    Undrain {
+        /// The broker.
+        rank: u32,
+    },
+    /// A queue is as said from now on.
+    Lane(Box<Lane>),
+}
+
+/// A job as it was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Submission {
+    /// The numeric id of the user who submitted it.
+    pub user: u32,
+    /// Its place in an array of jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<ArrayElement>,
+    /// What it is; one for all jobs that were submitted together.
+    #[serde(with = "shared")]
+    pub spec: Arc<Jobspec>,
+}
+
+/// Whether an exception ends its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Severity {
+    /// It does.
+    Fatal,
+    /// It is only kept.
+    Note,
+}
+
+/// How the tasks of a job ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Outcome {
+    /// The highest code of a task, 128 + number for a signal (docs/spec/exit-codes.md).
+    pub code: u8,
+    /// The first task that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// For people; empty when there is nothing to say.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// What many own, written as if one did.
+mod shared {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        value: &Arc<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        T::serialize(value, serializer)
+    }
+
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arc<T>, D::Error> {
+        T::deserialize(deserializer).map(Arc::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pending jobs carry three of these each, and there may be 100,000 of them.
+    #[test]
+    fn an_event_stays_small() {
+        assert!(size_of::<Event>() <= 48, "{}", size_of::<Event>());
+    }
+}

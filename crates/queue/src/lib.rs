@@ -1,0 +1,34 @@
+//! The queue inside a cluster: jobs, what they wait for, what they get, and in which order.
+//!
+//! Owns the job specification, the append-only event log (docs/spec/eventlog.md) of which every
+//! state is a replay, the resources that brokers offer and the scheduler that gives them to jobs
+//! (docs/spec/scheduling.md). It decides; it starts nothing, kills nothing and writes no file:
+//! [`Queue`] takes what happened with the time it happened at and answers [`Effect`]s, which the
+//! shell on rank 0 carries out once the entries before them are durable. It knows no broker, no
+//! socket and no Kubernetes.
+
+#![forbid(unsafe_code)]
+
+mod constraint;
+mod event;
+mod id;
+mod job;
+mod jobspec;
+pub mod log;
+mod pool;
+mod queue;
+mod schedule;
+mod text;
+mod time;
+
+pub use constraint::{Constraint, ConstraintError};
+pub use event::{Entry, Event, Outcome, Severity, Submission};
+pub use id::{ArrayElement, JobId, JobIdError};
+pub use job::{Illegal, Job, Phase, Standing, State};
+pub use jobspec::{
+    Condition, Dependency, Jobspec, JobspecError, MAX_TEXT, Program, Request, Streams, URGENCY,
+};
+pub use pool::{Allocation, NodeState, Offer, Part, Pool, PoolError};
+pub use queue::{Copies, Effect, Lane, Limits, Queue, QueueError, Replayed, Settings};
+pub use schedule::{Forecast, Policy};
+pub use time::Time;

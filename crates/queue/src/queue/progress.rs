@@ -1,0 +1,219 @@
+//! What comes of an event: indices, and the steps that need nobody's decision.
+
+use super::{Effect, Queue};
+use crate::event::{Event, Severity};
+use crate::id::JobId;
+use crate::job::{Illegal, Job, Standing, State};
+use crate::jobspec::Condition;
+use crate::time::Time;
+use std::sync::Arc;
+
+/// What a job waits for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wait {
+    /// Nothing.
+    Over,
+    /// Something that can still happen.
+    Goes,
+    /// Something that cannot happen any more.
+    Never(String),
+}
+
+impl Queue {
+    /// Lets an event happen to a job that can have it.
+    pub(super) fn happen(&mut self, now: Time, id: JobId, event: Event) {
+        self.record(now, Some(id), event.clone());
+        self.apply(now, id, event).expect("the queue's own events are legal in the job's state");
+    }
+
+    /// Ends a job, or begins to.
+    pub(super) fn fail(&mut self, now: Time, id: JobId, kind: &str, note: &str) {
+        let event =
+            Event::Exception { kind: kind.into(), severity: Severity::Fatal, note: note.into() };
+        self.happen(now, id, event);
+        let job = &self.jobs[&id];
+        if job.holds_nodes() && job.outcome.is_none() {
+            self.effects.push(Effect::Stop(id));
+        }
+        self.stirred.push_back(id);
+    }
+
+    /// Takes every step that follows from what happened.
+    pub(super) fn settle(&mut self, now: Time) {
+        while let Some(id) = self.stirred.pop_front() {
+            while self.step(now, id) {}
+        }
+    }
+
+    fn step(&mut self, now: Time, id: JobId) -> bool {
+        let Some(job) = self.jobs.get(&id) else { return false };
+        match job.state {
+            State::Depend => match self.wait(now, job) {
+                Wait::Over => self.happen(now, id, Event::Depend {}),
+                Wait::Goes => return false,
+                Wait::Never(note) => self.fail(now, id, "dependency", &note),
+            },
+            State::Priority if !job.held => {
+                let priority = job.urgency.into();
+                self.happen(now, id, Event::Priority { priority });
+            }
+            State::Cleanup if job.holds_nodes() => {
+                if job.outcome.is_none() {
+                    return false;
+                }
+                self.happen(now, id, Event::Free {});
+            }
+            State::Cleanup if job.begins_again() => {
+                let note = job.cause.as_ref().map_or_else(Box::default, |cause| cause.note.clone());
+                self.happen(now, id, Event::Requeue { note });
+            }
+            State::Cleanup => self.happen(now, id, Event::Clean {}),
+            State::Priority | State::Sched | State::Run | State::Inactive => return false,
+        }
+        true
+    }
+
+    /// A job is known from now on.
+    pub(super) fn enter(&mut self, job: Job) {
+        let id = job.id;
+        if let Some(constraint) = &job.spec().constraint
+            && let Ok(compiled) = constraint.compile()
+        {
+            self.conditions.insert(id, compiled);
+        }
+        for dependency in &job.spec().dependencies {
+            self.dependents.entry(dependency.job).or_default().push(id);
+        }
+        if let Some(begin) = job.spec().begin {
+            self.timers.insert((begin, id));
+        }
+        let name = (job.submission.user, job.spec().name.clone());
+        self.names.entry(name).or_default().insert(id);
+        self.jobs.insert(id, job);
+    }
+
+    /// Applies an event and keeps the indices.
+    pub(super) fn apply(&mut self, now: Time, id: JobId, event: Event) -> Result<(), Illegal> {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return Err(Illegal { job: id, state: State::Inactive, event: event.name() });
+        };
+        let before = (job.state, job.priority, job.end_at_latest(), job.holds_nodes());
+        job.apply(now, event)?;
+        let after = (job.state, job.priority, job.end_at_latest(), job.holds_nodes());
+        let started = job.started == Some(now);
+        let allocation = job.allocation.clone().filter(|_| after.3 && !before.3);
+        let limited = Self::limited(job);
+
+        if before.0 == State::Sched {
+            self.order.remove(&(u32::MAX - before.1, id));
+        }
+        if after.0 == State::Sched {
+            self.order.insert((u32::MAX - after.1, id));
+            self.restless = true;
+        }
+        if before.2 != after.2 {
+            self.timers.remove(&(before.2, id));
+            if after.2 != Time::NEVER && after.0 == State::Run {
+                self.timers.insert((after.2, id));
+            }
+        }
+        if let Some(allocation) = allocation {
+            // The scheduler has taken it already; a log has not.
+            if self.pool.of(id).is_none() && self.pool.take(id, Arc::clone(&allocation)).is_err() {
+                return Err(Illegal { job: id, state: before.0, event: "alloc" });
+            }
+            self.running.insert(id);
+            if let Some((array, _)) = limited {
+                *self.arrays.entry(array).or_default() += 1;
+            }
+        }
+        if before.3 && !after.3 {
+            let _ = self.pool.give_back(id);
+            self.running.remove(&id);
+            self.timers.remove(&(before.2, id));
+            self.restless = true;
+            self.array_freed(limited);
+        }
+        if after.0 == State::Inactive {
+            self.leave(id);
+        } else if started {
+            self.stir_dependents(id);
+        }
+        Ok(())
+    }
+
+    /// A job of an array with a limit has no nodes any more.
+    pub(super) fn array_freed(&mut self, limited: Option<(JobId, u32)>) {
+        let Some((array, _)) = limited else { return };
+        if let Some(count) = self.arrays.get_mut(&array) {
+            *count -= 1;
+            if *count == 0 {
+                self.arrays.remove(&array);
+            }
+        }
+    }
+
+    /// A job is over: nobody looks at it any more but those who wait for it.
+    fn leave(&mut self, id: JobId) {
+        let job = &self.jobs[&id];
+        let key = (job.submission.user, job.spec().name.clone());
+        if let Some(begin) = job.spec().begin {
+            self.timers.remove(&(begin, id));
+        }
+        self.conditions.remove(&id);
+        if let Some(ids) = self.names.get_mut(&key) {
+            ids.remove(&id);
+            // The next of that name may be a singleton that waits.
+            if let Some(next) = ids.first() {
+                self.stirred.push_back(*next);
+            } else {
+                self.names.remove(&key);
+            }
+        }
+        self.stir_dependents(id);
+    }
+
+    fn stir_dependents(&mut self, id: JobId) {
+        if let Some(waiting) = self.dependents.get(&id) {
+            self.stirred.extend(waiting);
+        }
+        if self.jobs.get(&id).is_some_and(|job| job.state == State::Inactive) {
+            self.dependents.remove(&id);
+        }
+    }
+
+    fn wait(&self, now: Time, job: &Job) -> Wait {
+        let spec = job.spec();
+        let mut goes = spec.begin.is_some_and(|begin| begin > now);
+        for dependency in &spec.dependencies {
+            match self.dependency(dependency.on, dependency.job) {
+                Wait::Over => {}
+                Wait::Goes => goes = true,
+                never @ Wait::Never(_) => return never,
+            }
+        }
+        if spec.singleton {
+            let key = (job.submission.user, spec.name.clone());
+            goes |= self.names.get(&key).and_then(|ids| ids.first()) != Some(&job.id);
+        }
+        if goes { Wait::Goes } else { Wait::Over }
+    }
+
+    fn dependency(&self, on: Condition, id: JobId) -> Wait {
+        // Only the end of a job can be depended on after it was purged.
+        let Some(other) = self.jobs.get(&id) else { return Wait::Over };
+        let never = |what: &str| Wait::Never(format!("job {id} {what}"));
+        let started = other.started.is_some();
+        match (on, other.standing()) {
+            (Condition::AfterAny, Some(_)) => Wait::Over,
+            (Condition::AfterStart, _) if started => Wait::Over,
+            (_, None) => Wait::Goes,
+            (Condition::AfterStart, Some(_)) => never("ended without having started"),
+            (Condition::AfterOk, Some(Standing::Completed)) => Wait::Over,
+            (Condition::AfterOk, Some(_)) => never("did not succeed"),
+            (Condition::AfterNotOk, Some(Standing::Completed)) => never("succeeded"),
+            (Condition::AfterNotOk, Some(_)) if started => Wait::Over,
+            (Condition::AfterNotOk, Some(_)) => never("ended without having started"),
+        }
+    }
+}

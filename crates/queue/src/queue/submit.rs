@@ -1,0 +1,155 @@
+//! Taking jobs: all that can be known to be wrong is said at once, and nothing is taken then.
+
+use super::{Queue, QueueError};
+use crate::event::{Event, Submission};
+use crate::id::{ArrayElement, JobId};
+use crate::job::Job;
+use crate::jobspec::{Condition, Jobspec, Request};
+use crate::pool::{Pool, Want};
+use crate::time::Time;
+use quorate_hostlist::IdSet;
+use std::sync::Arc;
+
+/// The most jobs of one submission.
+const MAX_AT_ONCE: u64 = 1_000_000;
+
+/// How many jobs one specification makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// One.
+    One,
+    /// Independent jobs that are all the same.
+    Many(u32),
+    /// An array: one job for each index.
+    Array {
+        /// The indices.
+        indices: IdSet,
+        /// How many of them may run at once.
+        limit: Option<u32>,
+    },
+}
+
+impl Copies {
+    fn count(&self) -> u64 {
+        match self {
+            Self::One => 1,
+            Self::Many(count) => (*count).into(),
+            Self::Array { indices, .. } => indices.len() as u64,
+        }
+    }
+
+    fn elements(&self, first: JobId) -> Box<dyn Iterator<Item = Option<ArrayElement>> + '_> {
+        match self {
+            Self::One => Box::new(std::iter::once(None)),
+            Self::Many(count) => Box::new((0..*count).map(|_| None)),
+            Self::Array { indices, limit } => Box::new(
+                indices
+                    .iter()
+                    .map(move |index| Some(ArrayElement { array: first, index, limit: *limit })),
+            ),
+        }
+    }
+}
+
+impl Queue {
+    /// Takes a job or several; answers the number of the first, the others follow it.
+    pub fn submit(
+        &mut self,
+        now: Time,
+        user: u32,
+        mut spec: Jobspec,
+        copies: &Copies,
+    ) -> Result<JobId, QueueError> {
+        let count = copies.count();
+        if count == 0 || count > MAX_AT_ONCE {
+            return Err(QueueError::Count { count, limit: MAX_AT_ONCE });
+        }
+        spec.time_limit = self.admit(&spec)?;
+        let first = self.next;
+        let spec = Arc::new(spec);
+        for element in copies.elements(first) {
+            let id = self.next;
+            self.next = JobId(id.0 + 1);
+            let submission = Box::new(Submission { user, element, spec: Arc::clone(&spec) });
+            self.record(now, Some(id), Event::Submit(submission.clone()));
+            self.enter(Job::new(id, now, submission));
+            self.stirred.push_back(id);
+        }
+        self.settle(now);
+        Ok(first)
+    }
+
+    /// Whether a job would be taken; answers the time limit that it would get.
+    pub fn admit(&mut self, spec: &Jobspec) -> Result<Option<u64>, QueueError> {
+        spec.check().map_err(QueueError::Jobspec)?;
+        let limit = self.lane_of(spec)?.lane.admit(spec)?;
+        for dependency in &spec.dependencies {
+            let known = self.jobs.contains_key(&dependency.job);
+            // A purged job is over: for who waits for its end, that is an answer.
+            let over = dependency.on == Condition::AfterAny && dependency.job < self.next;
+            if !known && !over {
+                return Err(QueueError::UnknownDependency { job: dependency.job });
+            }
+        }
+        self.feasible(spec)?;
+        Ok(limit)
+    }
+
+    fn feasible(&mut self, spec: &Jobspec) -> Result<(), QueueError> {
+        if self.may_grow {
+            return Ok(());
+        }
+        let constraint = spec
+            .constraint
+            .as_ref()
+            .map(|constraint| constraint.compile().expect("the specification was checked before"));
+        if self.best.is_none() {
+            self.best = Some(self.pool.at_its_best());
+        }
+        let lane = self.lane_of(spec)?;
+        let want = Want {
+            request: &spec.request,
+            constraint: constraint.as_ref(),
+            lane: lane.condition.as_ref(),
+        };
+        let best = self.best.as_ref().expect("it was made above");
+        if best.place(want).is_some() {
+            return Ok(());
+        }
+        let conditions = constraint.is_some() || lane.condition.is_some();
+        Err(QueueError::Infeasible { reason: shortage(best, &spec.request, conditions) })
+    }
+}
+
+/// What an empty cluster is short of, in the words of the request.
+fn shortage(pool: &Pool, request: &Request, conditions: bool) -> String {
+    let (mut nodes, mut cores, mut gpus) = (0_u64, 0, 0);
+    for (offer, _) in pool.nodes() {
+        nodes += 1;
+        cores += offer.cores.len() as u64;
+        gpus += offer.gpus.len() as u64;
+    }
+    let tasks = u64::from(request.tasks);
+    let asked_cores = tasks * u64::from(request.cores_per_task);
+    let asked_gpus = tasks * u64::from(request.gpus_per_task);
+    let asked_nodes = request.nodes.map_or(1, |(fewest, _)| u64::from(fewest));
+    for (asked, there, what) in [
+        (asked_nodes, nodes, "nodes"),
+        (asked_cores, cores, "cores"),
+        (asked_gpus, gpus, "accelerators"),
+    ] {
+        if asked > there {
+            return format!("it asks for {asked} {what}, and there are {there}");
+        }
+    }
+    let mut each = vec![format!("{} cores", request.cores_per_task)];
+    if request.gpus_per_task > 0 {
+        each.push(format!("{} accelerators", request.gpus_per_task));
+    }
+    if request.memory_per_task > 0 || request.memory_per_node > 0 {
+        let node = request.memory_per_node;
+        each.push(format!("{} bytes of memory (and {node} on each node)", request.memory_per_task));
+    }
+    let which = if conditions { "the nodes that its constraints leave" } else { "the nodes" };
+    format!("{which} do not hold {tasks} tasks of {} each", each.join(", "))
+}
