@@ -150,7 +150,7 @@ fn hosts(texts: &[String]) -> Result<Vec<String>, ConstraintError> {
             text: text.clone(),
             reason: format!("{error}"),
         })?;
-        names.extend(list.iter().map(|name| name.to_string()));
+        names.extend(list.iter().map(str::to_owned));
     }
     names.sort_unstable();
     names.dedup();

@@ -146,11 +146,10 @@ impl Job {
     /// Its state as users speak of it.
     pub fn phase(&self) -> Phase {
         match self.state {
-            State::Depend | State::Priority | State::Sched => Phase::Pending,
             State::Run => Phase::Running,
             State::Cleanup if self.allocation.is_some() => Phase::Running,
-            // A job that ends without ever having had nodes is so for an instant only.
-            State::Cleanup => Phase::Pending,
+            // A job that ends without ever having had nodes is in CLEANUP for an instant only.
+            State::Depend | State::Priority | State::Sched | State::Cleanup => Phase::Pending,
             State::Inactive => Phase::Inactive,
         }
     }
@@ -248,7 +247,7 @@ impl Job {
             (Event::Free {}, Cleanup) if self.holds_nodes() && self.outcome.is_some() => {
                 self.freed = true;
             }
-            (Event::Exception { severity: Severity::Note, .. }, _) => {}
+            (Event::Exception { severity: Severity::Note, .. } | Event::Memo { .. }, _) => {}
             (
                 Event::Exception { severity: Severity::Fatal, kind, note },
                 Depend | Priority | Sched | Run | Cleanup,
@@ -263,7 +262,6 @@ impl Job {
                 self.state = Cleanup;
             }
             (Event::Requeue { .. }, Cleanup) if !self.holds_nodes() => self.begin_again(),
-            (Event::Memo { .. }, _) => {}
             (Event::Clean {}, Cleanup) if !self.holds_nodes() => self.state = Inactive,
             _ => {
                 return Err(Illegal { job: self.id, state: self.state, event: event.name() });

@@ -90,12 +90,6 @@ pub enum NodeState {
 /// Why the account cannot be changed so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// No broker of that rank was ever here.
-    #[error("there is no broker {rank}")]
-    UnknownRank {
-        /// The rank.
-        rank: u32,
-    },
     /// Something is not free.
     #[error("{what} of broker {rank} is not free")]
     NotFree {
@@ -214,10 +208,10 @@ impl Pool {
         here.chain(self.drains.iter().map(|(rank, reason)| (*rank, &**reason)))
     }
 
-    /// Whether a node takes jobs.
-    pub fn state(&self, rank: u32) -> Result<NodeState, PoolError> {
-        let node = self.nodes.get(&rank).ok_or(PoolError::UnknownRank { rank })?;
-        Ok(match &node.drained {
+    /// Whether a node takes jobs; `None` if no broker of that rank was ever here.
+    pub fn state(&self, rank: u32) -> Option<NodeState> {
+        let node = self.nodes.get(&rank)?;
+        Some(match &node.drained {
             _ if !node.up => NodeState::Down,
             Some(reason) => NodeState::Drained(reason.clone()),
             None => NodeState::Up,

@@ -1,5 +1,7 @@
 //! Random histories of a queue: what must always be true, whatever happens in whatever order.
 
+#![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
+
 use proptest::prelude::*;
 use quorate_hostlist::IdSet;
 use quorate_queue::{
@@ -180,10 +182,10 @@ impl World {
             Act::Hold(at) => self.on_any(*at, |queue, id| queue.hold(now, id)),
             Act::Release(at) => self.on_any(*at, |queue, id| queue.release(now, id)),
             Act::Urgency(at, urgency) => {
-                self.on_any(*at, |queue, id| queue.set_urgency(now, id, *urgency))
+                self.on_any(*at, |queue, id| queue.set_urgency(now, id, *urgency));
             }
             Act::Limit(at, limit) => {
-                self.on_any(*at, |queue, id| queue.set_time_limit(now, id, Some(*limit)))
+                self.on_any(*at, |queue, id| queue.set_time_limit(now, id, Some(*limit)));
             }
             Act::Requeue(at) => self.on_any(*at, |queue, id| queue.requeue(now, id, "test")),
             Act::Finish(at, code) => {
@@ -332,15 +334,14 @@ impl World {
     fn check_promise(&mut self) {
         let late = self.queue.running().any(|job| job.state == State::Cleanup);
         let first = self.queue.forecasts().first().copied();
-        if let (Some((job, start)), true, false) = (self.promise, self.undisturbed, late) {
-            if let Some(first) = first.filter(|first| first.job == job) {
+        if let (Some((job, start)), true, false) = (self.promise, self.undisturbed, late)
+            && let Some(first) = first.filter(|first| first.job == job) {
                 assert!(
                     first.start <= start,
                     "job {job} was promised {start:?}, now {:?}",
                     first.start
                 );
             }
-        }
         match first {
             Some(first) => {
                 self.promise = Some((first.job, first.start));

@@ -3,7 +3,7 @@
 use super::{Queue, QueueError};
 use crate::event::Event;
 use crate::id::JobId;
-use crate::pool::{NodeState, Offer, PoolError};
+use crate::pool::{NodeState, Offer};
 use crate::time::Time;
 
 impl Queue {
@@ -61,10 +61,6 @@ impl Queue {
     }
 
     fn rank_known(&self, rank: u32) -> Result<NodeState, QueueError> {
-        self.pool.state(rank).map_err(|error| match error {
-            PoolError::UnknownRank { rank } => QueueError::UnknownRank { rank },
-            PoolError::NotFree { rank, .. } => QueueError::UnknownRank { rank },
-            PoolError::Job { job, .. } => QueueError::UnknownJob { job },
-        })
+        self.pool.state(rank).ok_or(QueueError::UnknownRank { rank })
     }
 }

@@ -199,6 +199,7 @@ impl Queue {
         if goes { Wait::Goes } else { Wait::Over }
     }
 
+    #[expect(clippy::match_same_arms, reason = "a line for each condition and each end")]
     fn dependency(&self, on: Condition, id: JobId) -> Wait {
         // Only the end of a job can be depended on after it was purged.
         let Some(other) = self.jobs.get(&id) else { return Wait::Over };

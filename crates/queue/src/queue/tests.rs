@@ -97,10 +97,10 @@ impl Scene {
     fn standing(&self, id: u64) -> Option<Standing> {
         self.queue.job(JobId(id)).unwrap().standing()
     }
+}
 
-    fn after(&self, on: Condition, id: u64) -> Jobspec {
-        Jobspec { dependencies: vec![Dependency { on, job: JobId(id) }], ..job() }
-    }
+fn after(on: Condition, id: u64) -> Jobspec {
+    Jobspec { dependencies: vec![Dependency { on, job: JobId(id) }], ..job() }
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn dependencies_wait_are_met_or_end_the_job_with_the_reason() {
         let other = scene.submit(Jobspec { urgency: if held { 0 } else { 16 }, ..job() });
         let all = [AfterStart, AfterAny, AfterOk, AfterNotOk];
         let ids = all.map(|on| {
-            let spec = scene.after(on, other);
+            let spec = after(on, other);
             scene.submit(spec)
         });
         assert!(ids.iter().all(|id| scene.state(*id) == State::Depend));
@@ -332,7 +332,7 @@ fn a_chain_of_ten_thousand_jobs_ends_when_its_first_fails() {
     let mut scene = scene();
     let mut last = scene.submit(job());
     for _ in 0..10_000 {
-        let spec = scene.after(Condition::AfterOk, last);
+        let spec = after(Condition::AfterOk, last);
         last = scene.submit(spec);
     }
     scene.turn();
@@ -343,7 +343,7 @@ fn a_chain_of_ten_thousand_jobs_ends_when_its_first_fails() {
 #[test]
 fn a_dependency_on_an_unknown_job_is_refused_and_loops_cannot_be_made() {
     let mut scene = scene();
-    let spec = scene.after(Condition::AfterOk, 1);
+    let spec = after(Condition::AfterOk, 1);
     assert_eq!(
         scene.refused(spec),
         "it depends on job 1, which is not known (it may have been purged)",
