@@ -38,7 +38,7 @@ fn message(name: &str, spec: &str, words: &[&str]) {
 #[test]
 fn pods_that_fit_nowhere_are_explained_by_what_is_short() {
     let spec = format!("size: 2\n{IMAGE}\nresources: {{requests: {{cpu: '1000'}}}}");
-    message("huge", &spec, &["2 pods cannot be scheduled", "CPUs"]);
+    message("huge", &spec, &["both pods cannot be scheduled", "no node has 1000 free CPUs"]);
 }
 
 #[test]

@@ -56,7 +56,10 @@ async fn of_cluster(
     follow: bool,
     tail: Option<i64>,
 ) -> anyhow::Result<()> {
-    let label = found.pods.len() > 1;
+    // By what the cluster is, not by what is left of it: workers' pods go at its end, and come after
+    // the launcher's at its beginning.
+    let cluster = session.clusters().get_opt(&found.cluster).await.ok().flatten();
+    let label = found.pods.len() > 1 || cluster.and_then(|one| one.status?.size) > Some(1);
     let labelled = |pod: &PodFacts| Lines::new(label.then(|| format!("{}: ", pod.short_name())));
     if !follow {
         let started: Vec<&PodFacts> = found.pods.iter().filter(|pod| has_started(pod)).collect();
