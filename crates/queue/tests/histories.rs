@@ -335,13 +335,14 @@ impl World {
         let late = self.queue.running().any(|job| job.state == State::Cleanup);
         let first = self.queue.forecasts().first().copied();
         if let (Some((job, start)), true, false) = (self.promise, self.undisturbed, late)
-            && let Some(first) = first.filter(|first| first.job == job) {
-                assert!(
-                    first.start <= start,
-                    "job {job} was promised {start:?}, now {:?}",
-                    first.start
-                );
-            }
+            && let Some(first) = first.filter(|first| first.job == job)
+        {
+            assert!(
+                first.start <= start,
+                "job {job} was promised {start:?}, now {:?}",
+                first.start
+            );
+        }
         match first {
             Some(first) => {
                 self.promise = Some((first.job, first.start));
