@@ -17,7 +17,8 @@ fn an_admitted_cluster_runs_mpi_over_its_nodes_and_leaves_no_workload() {
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": { "matchLabels": { "quorate.dev/cluster": name } },
     }] } });
-    let program = json!({ "parallel": { "command": ["/opt/tests/mpich/hello", "3"], "tasks": 6 } });
+    let program =
+        json!({ "parallel": { "command": ["/opt/tests/openmpi/hello", "3"], "tasks": 6 } });
     minicluster(
         name,
         &json!({ QUEUE_NAME: name, PRIORITY_CLASS: "low" }),

@@ -21,10 +21,11 @@ fn suspend_beside_a_queue_is_refused_and_nobody_fights() {
         let object = LAB.until(name, "refused", |object| {
             condition(object, "Accepted")["status"] == "False"
                 && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+                // A probe that times out on a busy machine makes it Starting for a moment.
+                && object["status"]["state"] == "Ready"
         });
         let message = condition(&object, "Accepted")["message"].as_str().unwrap();
         assert!(message.contains("spec.suspend") && message.contains("queue"), "{message}");
-        assert_eq!(object["status"]["state"], "Ready");
     }
     suspend(Value::Null);
     LAB.until(name, "accepted again", |object| condition(object, "Accepted")["status"] == "True");
