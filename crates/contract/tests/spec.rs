@@ -98,6 +98,7 @@ fn reasons_are_all_listed_with_their_codes() {
         (Reason::Signaled, "128 + n"),
         (Reason::Canceled, "128 + n"),
         (Reason::Environment, "1 or 70"),
+        (Reason::OutOfMemory, "137"),
     ];
     for (reason, code) in told {
         assert_eq!(listed.get(reason.as_str()), Some(&code), "{reason:?}");

@@ -34,11 +34,12 @@ fn named_namespaces_take_roles_alone_and_others_are_ignored() {
     for (role, may_create) in [("view", false), ("edit", true)] {
         let (of, user) = (format!("--clusterrole={role}"), format!("--user={role}er"));
         lab.kubectl(&["-n", "team", "create", "rolebinding", role, &of, &user]).unwrap();
-        let can = |verb: &str, what: &str| {
-            let ask = ["auth", "can-i", verb, what, "-n", "team", "--as", &format!("{role}er")];
+        let can = |verb: &str, part: &str| {
+            let (who, part) = (format!("{role}er"), format!("--subresource={part}"));
+            let ask = ["auth", "can-i", verb, "miniclusters", &part, "-n", "team", "--as", &who];
             lab.kubectl(&ask).is_ok_and(|answer| answer == "yes")
         };
-        let people = || (can("get", "mc"), can("create", "mc"), can("patch", "mc/status"));
+        let people = || (can("get", ""), can("create", ""), can("patch", "status"));
         lab.eventually("the role is aggregated", people, |people| {
             *people == (true, may_create, false)
         });
