@@ -149,15 +149,7 @@ impl Lab {
         ask: impl Fn() -> T,
         wanted: impl Fn(&T) -> bool,
     ) -> T {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let answer = ask();
-            if wanted(&answer) {
-                return answer;
-            }
-            assert!(Instant::now() < deadline, "{what}: never, last {answer:?}\n{}", self.scene());
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        eventually(LIMIT, what, ask, wanted, || self.scene())
     }
 
     /// What the launcher of a MiniCluster printed.
@@ -188,6 +180,25 @@ impl Lab {
         let logs =
             text(self.kubectl(&["-n", SYSTEM, "logs", "-l", selector, "--tail=30", "--prefix"]));
         format!("{pods}\n{logs}")
+    }
+}
+
+/// Asks until the answer is as wanted; shows the scene if it is not within the limit.
+pub(crate) fn eventually<T: std::fmt::Debug>(
+    limit: Duration,
+    what: &str,
+    ask: impl Fn() -> T,
+    wanted: impl Fn(&T) -> bool,
+    scene: impl FnOnce() -> String,
+) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        let answer = ask();
+        if wanted(&answer) {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "{what}: never, last {answer:?}\n{}", scene());
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

@@ -3,7 +3,7 @@
 //! What is asked again and again goes to the API directly: a kubectl for each question of many tests
 //! would take more of the machine than what they test.
 
-use crate::lab::Lab;
+use crate::lab::{Lab, eventually};
 use crate::proxy::RUNTIME;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::discovery::ApiResource;
@@ -12,7 +12,7 @@ use kube::{Api, Client, Config};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// For whatever is waited for; the machine may be busy.
 const LIMIT: Duration = Duration::from_mins(3);
@@ -126,15 +126,7 @@ impl<'lab> Namespace<'lab> {
         ask: impl Fn() -> T,
         wanted: impl Fn(&T) -> bool,
     ) -> T {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let answer = ask();
-            if wanted(&answer) {
-                return answer;
-            }
-            assert!(Instant::now() < deadline, "{what}: never, last {answer:?}\n{}", self.scene());
-            std::thread::sleep(Duration::from_millis(150));
-        }
+        eventually(LIMIT, what, ask, wanted, || self.scene())
     }
 
     /// Waits until a MiniCluster is as wanted.
