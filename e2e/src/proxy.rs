@@ -235,11 +235,9 @@ async fn pass(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer,
         upstream.headers_mut().remove(header);
     }
     upstream.headers_mut().insert(USER_AGENT, HeaderValue::from_str(&shared.name)?);
-    let answer = shared.upstream.send(upstream).await;
-    if call.writes() {
-        let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
-        shared.writes.lock().unwrap().push(Write { call, code, at: Instant::now() });
-    }
+    // What was passed on is carried out to its end, whatever becomes of the controller: a request that
+    // is taken back half way may be carried out and yet stand in the audit log as failed.
+    let answer = tokio::spawn(carry_out(Arc::clone(&shared), call, upstream)).await?;
     if fate == Fate::CutAfter {
         shared.cut();
     }
@@ -254,6 +252,20 @@ async fn pass(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer,
         Some((frame, (shared, body)))
     });
     Ok(Response::from_parts(parts, BodyExt::boxed_unsync(StreamBody::new(frames))))
+}
+
+/// Asks the server, and keeps account of it if it is a write.
+async fn carry_out(
+    shared: Arc<Shared>,
+    call: Call,
+    request: Request<Body>,
+) -> kube::Result<Response<Body>> {
+    let answer = shared.upstream.send(request).await;
+    if call.writes() {
+        let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+        shared.writes.lock().unwrap().push(Write { call, code, at: Instant::now() });
+    }
+    answer
 }
 
 /// What an API server says when it refuses.
