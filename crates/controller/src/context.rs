@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
+use quorate_api::status::State;
 
 use crate::metrics::Metrics;
 use crate::reconcile::Memory;
@@ -42,6 +43,8 @@ pub struct Context {
     memories: Mutex<HashMap<Key, Memory>>,
     /// Clusters of which something new is known that nobody has looked at yet.
     waiting: Mutex<HashSet<Key>>,
+    /// Held by the memory of each cluster that is on its way to its quorum.
+    starting: Arc<()>,
 }
 
 /// What launchers say of their clusters, for what the status of pods cannot carry. Whoever asks them
@@ -72,6 +75,7 @@ impl Context {
             launchers: None,
             memories: Mutex::default(),
             waiting: Mutex::default(),
+            starting: Arc::default(),
         }
     }
 
@@ -94,6 +98,14 @@ impl Context {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.remove(key);
         self.metrics.queue_depth.set(i64::try_from(waiting.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Takes note of whether a cluster is on its way to its quorum; answers how many are.
+    pub(crate) fn starting(&self, memory: &mut Memory, state: Option<State>) -> usize {
+        let starting = matches!(state, None | Some(State::Pending | State::Starting));
+        memory.starting =
+            starting.then(|| memory.starting.take().unwrap_or_else(|| Arc::clone(&self.starting)));
+        Arc::strong_count(&self.starting) - 1
     }
 
     /// Takes out what is remembered of a cluster: a cluster is never looked at twice at a time. What

@@ -107,8 +107,14 @@ fn trouble(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<EventDraf
 
 /// How soon the step from `old` to `new` is to be written: what programs wait for at once, what
 /// people read in a table a little later, so that a cluster of many pods costs few writes.
-pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Pace {
-    let Some(old) = old else { return Pace::Now };
+///
+/// `starting` is the number of clusters that are on their way to their quorum. The more there are, the
+/// more the pods of all of them need the API server, and the later it is told how far each one is.
+pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: usize) -> Pace {
+    let progress = progress(starting);
+    let Some(old) = old else {
+        return if progress == PROGRESS { Pace::Now } else { Pace::Within(progress) };
+    };
     if old == new {
         return Pace::Nothing;
     }
@@ -137,7 +143,13 @@ pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Pace {
     if old.attempt != new.attempt || new.online < old.online {
         return Pace::Within(LOSS);
     }
-    Pace::Within(PROGRESS)
+    Pace::Within(progress)
+}
+
+/// How soon it is told how far a cluster is, when so many are on their way.
+fn progress(starting: usize) -> Duration {
+    let starting = u32::try_from(starting).unwrap_or(u32::MAX);
+    PROGRESS_OF_EACH.saturating_mul(starting).clamp(PROGRESS, SLOWEST_PROGRESS)
 }
 
 /// The program starts right after the quorum; one write tells both.
@@ -148,6 +160,10 @@ const JOBSET_ENDS: Duration = Duration::from_secs(5);
 const LOSS: Duration = Duration::from_millis(300);
 /// Pods and brokers on their way up.
 const PROGRESS: Duration = Duration::from_secs(2);
+/// With many clusters on their way there are no more than twenty such writes a second in all.
+const PROGRESS_OF_EACH: Duration = Duration::from_millis(50);
+/// Nobody wants to wait longer to see a table move.
+const SLOWEST_PROGRESS: Duration = Duration::from_secs(30);
 
 fn reading<'a>(status: &'a MiniClusterStatus, kind: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|condition| condition.type_ == kind)

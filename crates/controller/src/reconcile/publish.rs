@@ -52,7 +52,8 @@ pub async fn publish(
         context.metrics.milestones(&known, &reached);
     }
     memory.milestones = Some(reached);
-    let due = match quorate_observe::pace(old, &new) {
+    let starting = context.starting(memory, new.state);
+    let due = match quorate_observe::pace(old, &new, starting) {
         Pace::Nothing => {
             memory.due = None;
             return Ok(again);

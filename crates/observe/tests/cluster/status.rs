@@ -174,7 +174,7 @@ fn online_follows_a_lost_broker() {
     assert!(holds(&after, "Running"));
     assert_eq!(after.state, Some(State::Running));
     assert_eq!(after.quorate_time, before.quorate_time);
-    assert_eq!(pace(Some(&before), &after), Pace::Now);
+    assert_eq!(pace(Some(&before), &after, 1), Pace::Now);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn until_it_runs_a_cluster_costs_few_events_and_writes() {
             seen = written(old, seen);
         }
         let new = look(&seen);
-        if pace(old.as_ref(), &new) != Pace::Nothing {
+        if pace(old.as_ref(), &new, 1) != Pace::Nothing {
             writes += 1;
         }
         events.extend(transitions(old.as_ref(), &new));
@@ -291,16 +291,30 @@ fn each_turn_is_told_once() {
 #[test]
 fn what_programs_wait_for_is_written_at_once_and_the_rest_together() {
     let start = look(&read("kind: Scene\n"));
-    assert_eq!(pace(None, &start), Pace::Now);
+    assert_eq!(pace(None, &start, 1), Pace::Now);
     let up = look(&read(READY));
-    assert_eq!(pace(Some(&start), &up), Pace::Now);
+    assert_eq!(pace(Some(&start), &up, 1), Pace::Now);
     let mut more = start.clone();
     more.online = Some(3);
-    assert_eq!(pace(Some(&start), &more), Pace::Within(Duration::from_secs(2)));
-    assert_eq!(pace(Some(&more), &start), Pace::Within(Duration::from_millis(300)));
+    assert_eq!(pace(Some(&start), &more, 1), Pace::Within(Duration::from_secs(2)));
+    assert_eq!(pace(Some(&more), &start, 1), Pace::Within(Duration::from_millis(300)));
     let mut ended = read(FAILED);
     jobset(&mut ended.observed).failed = quorate_observe::Reading::Absent;
-    assert_eq!(pace(Some(&up), &look(&written(&up, ended))), Pace::Now);
+    assert_eq!(pace(Some(&up), &look(&written(&up, ended)), 1), Pace::Now);
+}
+
+#[test]
+fn the_progress_of_a_thousand_clusters_leaves_the_server_to_their_pods() {
+    let start = look(&read("kind: Scene\n"));
+    let mut more = start.clone();
+    more.online = Some(3);
+    let seconds = |seconds| Pace::Within(Duration::from_secs(seconds));
+    for (starting, span) in [(40, 2), (100, 5), (600, 30), (1_000_000, 30)] {
+        assert_eq!(pace(Some(&start), &more, starting), seconds(span), "{starting}");
+    }
+    assert_eq!(pace(None, &start, 100), seconds(5));
+    // What programs wait for does not wait.
+    assert_eq!(pace(Some(&start), &look(&read(READY)), 1000), Pace::Now);
 }
 
 #[test]

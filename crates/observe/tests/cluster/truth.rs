@@ -241,7 +241,7 @@ proptest! {
         let observed = with(observed, first.clone());
         let second = status(&observed, time());
         prop_assert_eq!(&second, &first);
-        prop_assert_eq!(pace(Some(&first), &second), Pace::Nothing);
+        prop_assert_eq!(pace(Some(&first), &second, 1), Pace::Nothing);
         prop_assert!(transitions(Some(&first), &second).is_empty());
         // When nobody is asked to look again, time changes nothing.
         let at = time() + SignedDuration::from_secs(later);
