@@ -52,7 +52,7 @@ impl Cli {
         match self.verb {
             Verb::Install(args) => install::run(&args),
             Verb::Broker(args) => broker::life::run(&args, &launching()),
-            Verb::Start(args) => start::run(&args),
+            Verb::Start(args) => start::run(&args, &launching()),
             Verb::Testbed(verb) => testbed::run(verb),
             Verb::Ready(args) => query::ready::run(&args),
             Verb::Overlay(verb) => query::overlay::run(verb),

@@ -6,6 +6,7 @@
 //! - [`broker`]: the overlay's member in this pod, and the handle that the rest of the agent uses;
 //! - [`launch`]: parallel jobs;
 //! - [`rsh`], [`hosts`]: unmodified launchers in batch scripts;
+//! - [`instance`]: a cluster within another's allocation;
 //! - [`local`]: the unix socket between the broker and the verbs typed in the pod;
 //! - [`net`]: keys, TLS and names between pods;
 //! - [`settings`]: what the pod is told by files, environment and flags;
@@ -16,6 +17,7 @@ pub mod broker;
 pub mod cli;
 pub mod hosts;
 pub mod install;
+pub mod instance;
 pub mod job;
 pub mod launch;
 pub mod launcher;

@@ -142,7 +142,7 @@ fn command_environment(jobs: &Jobs, overlay: &Overlay) -> Variables {
     let mut env = jobs.pod().env.clone();
     env.retain(|name, _| !name.to_str().is_some_and(must_not_leak));
     environment::pod(settings, &mut env);
-    env.insert(names::MARK.into(), environment::mark(settings, "program").into());
+    env.insert(names::MARK.into(), environment::marks(settings, "program").into());
     hosts::add_to(overlay, &mut env);
     env
 }
@@ -166,7 +166,7 @@ pub async fn watch_for_others(overlay: Overlay, over: impl Fn() -> bool) {
     let settings = overlay.settings();
     // Hydra gives all of its ranks the launcher's mark; but pods of a test cluster share their
     // processes, so there each looks for its own alone.
-    let prefix = if settings.hosts.is_some() {
+    let prefix = if settings.shared_host {
         environment::mark(settings, "")
     } else {
         environment::cluster_mark(settings)

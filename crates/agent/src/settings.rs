@@ -3,6 +3,7 @@
 //!
 //! Reading happens once, at the start; the seed never leaves this process except as keys.
 
+use crate::net::resolve::{AddressBook, AddressBookError, parse_address_book};
 use quorate_contract::config::ConfigError;
 use quorate_contract::keys::{SEED_LENGTH, Seed};
 use quorate_contract::{AgentConfig, env, paths};
@@ -34,6 +35,9 @@ pub struct Flags {
     /// Lines of `RANK ADDRESS:PORT` to use instead of DNS, one a rank
     #[arg(long, value_name = "FILE", hide = true)]
     pub hosts: Option<PathBuf>,
+    /// Other brokers of the cluster share this host's processes and directories
+    #[arg(long, hide = true)]
+    pub shared_host: bool,
     /// Divides the overlay's silence limits, for tests
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     pub haste: u32,
@@ -58,8 +62,12 @@ pub struct Settings {
     pub pod_ip: Option<String>,
     /// The node's name, where it is known.
     pub node: Option<String>,
-    /// The address book that replaces DNS in test clusters.
-    pub hosts: Option<PathBuf>,
+    /// The address book that replaces DNS, where there is one.
+    pub book: Option<AddressBook>,
+    /// Other brokers of the cluster share this host's processes and directories.
+    pub shared_host: bool,
+    /// The marks of what started this broker ([`env::MARK`]), where it is part of another cluster.
+    pub outer_marks: Option<String>,
     /// Divides the overlay's silence limits.
     pub haste: u32,
 }
@@ -96,6 +104,15 @@ pub enum SettingsError {
         path: PathBuf,
         /// Its length.
         found: usize,
+    },
+    /// The address book is not readable.
+    #[error("the file {} is not a usable address book", path.display())]
+    Book {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: AddressBookError,
     },
     /// A variable is missing.
     #[error("the variable {name} is not set: set it or give --{flag}")]
@@ -174,7 +191,9 @@ impl Settings {
             pod: variable(env::POD_NAME),
             pod_ip: variable(env::POD_IP),
             node: variable(env::NODE_NAME),
-            hosts: flags.hosts.clone(),
+            book: flags.hosts.as_deref().map(read_book).transpose()?,
+            shared_host: flags.shared_host,
+            outer_marks: variable(env::MARK),
             haste: flags.haste.max(1),
         };
         Ok((settings, seed))
@@ -183,6 +202,12 @@ impl Settings {
     /// The broker's local socket.
     pub fn socket(&self) -> PathBuf {
         self.run_dir.join(paths::SOCKET)
+    }
+
+    /// The address that other brokers reach this one at, where it is known.
+    pub fn address(&self) -> Option<String> {
+        let entry = self.book.as_ref().and_then(|book| book.get(&self.rank));
+        entry.map(|address| address.ip().to_string()).or_else(|| self.pod_ip.clone())
     }
 
     /// How people call this pod.
@@ -215,6 +240,12 @@ fn read_seed(flags: &Flags) -> Result<Seed, SettingsError> {
     let seed = <[u8; SEED_LENGTH]>::try_from(bytes.as_slice())
         .map_err(|_| SettingsError::SeedLength { path, found })?;
     Ok(Seed::new(seed))
+}
+
+fn read_book(path: &Path) -> Result<AddressBook, SettingsError> {
+    let bytes = read("address book", path, "hosts")?;
+    parse_address_book(&String::from_utf8_lossy(&bytes))
+        .map_err(|source| SettingsError::Book { path: path.to_owned(), source })
 }
 
 fn number(

@@ -1,4 +1,5 @@
-//! `quorate-agent start --test-size N`: a whole cluster of brokers on this host, for tests and
+//! `quorate-agent start`: an instance within the allocation that it is started in
+//! ([`crate::instance`]), or with `--test-size N` a whole cluster of brokers on this host, for tests and
 //! measurements. Each broker is a process tree of its own, as in a pod, on a loopback port; the
 //! program runs on rank 0, and its code is this command's. Meanwhile `quorate-agent testbed` kills,
 //! pauses and starts brokers again, over a control socket.
@@ -12,6 +13,8 @@ mod control;
 mod faults;
 mod janitor;
 
+use crate::broker::Launching;
+use crate::instance::{self, Options};
 use crate::sys::processes;
 use anyhow::Context;
 use cluster::Cluster;
@@ -26,6 +29,7 @@ use quorate_contract::report::Reason;
 use quorate_contract::{Report, exit};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Brokers have so long to follow their launcher before they are told to stop.
@@ -33,26 +37,30 @@ const FOLLOW: Duration = Duration::from_secs(10);
 /// And so long again before they are killed.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Start a cluster of brokers on this host and run a command on its launcher
+/// Start a cluster within this allocation, or a test cluster on this host, and run a command on it
+///
+/// As the tasks of a parallel job, one on each node, the brokers find each other by PMI:
+/// `quorate-agent run -N2 quorate-agent start -- ./script.sh` is a cluster of two nodes within the
+/// cluster, which ends with the script; `mpiexec` and `srun` start one just so.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Brokers, the launcher included
+    /// So many brokers on this host, the launcher included, instead of one a task
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    test_size: u32,
+    test_size: Option<u32>,
     /// Children of an inner broker of the tree (0: chosen by the size)
     #[arg(long, default_value_t = 0)]
     fanout: u32,
     /// Brokers that must be there before the command starts (default: all)
-    #[arg(long)]
+    #[arg(long, requires = "test_size")]
     min_size: Option<u32>,
     /// Start the command as so many parallel tasks instead of once on the launcher
-    #[arg(short = 'n', long, value_name = "TASKS")]
+    #[arg(short = 'n', long, value_name = "TASKS", requires = "test_size")]
     ntasks: Option<u32>,
     /// Tasks that each broker takes (default: as many as it has CPUs)
-    #[arg(long)]
+    #[arg(long, requires = "test_size")]
     slots: Option<u32>,
     /// A variable for all brokers and what they start
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable, requires = "test_size")]
     env: Vec<(String, String)>,
     /// Seconds until a cluster without quorum fails
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -63,7 +71,7 @@ pub struct Args {
     /// A socket for quorate-agent testbed, which kills, pauses and starts brokers again
     ///
     /// Without it, programs of the cluster alone find the socket, in QUORATE_TESTBED.
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", requires = "test_size")]
     control: Option<PathBuf>,
     /// The command and its arguments; without one the cluster stays up until it is stopped
     #[arg(last = false, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -78,12 +86,16 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args) -> anyhow::Result<i32> {
-    let min_size = args.min_size.unwrap_or(args.test_size);
+pub fn run(args: &Args, launching: &Arc<dyn Launching>) -> anyhow::Result<i32> {
+    let Some(size) = args.test_size else {
+        let Args { fanout, timeout, command, .. } = args;
+        let options = Options { fanout: *fanout, timeout: *timeout, command: command.clone() };
+        return instance::run(&options, launching);
+    };
+    let min_size = args.min_size.unwrap_or(size);
     anyhow::ensure!(
-        (1..=args.test_size).contains(&min_size),
-        "--min-size must be from 1 to --test-size, which is {}",
-        args.test_size
+        (1..=size).contains(&min_size),
+        "--min-size must be from 1 to --test-size, which is {size}"
     );
     let mut set = SigSet::empty();
     for signal in WATCHED {
@@ -97,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let janitor = Janitor::hire(outside.as_deref())?;
     let path = outside.unwrap_or_else(|| janitor.dir().join("control.sock"));
     let control = Control::open(&path)?;
-    let mut cluster = Cluster::prepare(args, min_size, path, &janitor)?;
+    let mut cluster = Cluster::prepare(args, size, min_size, path, &janitor)?;
     let code = match cluster.start() {
         Ok(()) => {
             let mut watch =
@@ -119,7 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
 }
 
 /// Whether a report says more than its code does: a command's own code needs no words.
-fn says_more(report: &Report) -> bool {
+pub(crate) fn says_more(report: &Report) -> bool {
     let rank = report.failure.as_ref().and_then(|failure| failure.rank);
     match report.reason {
         Reason::Completed | Reason::Terminated => false,

@@ -43,6 +43,7 @@ pub(crate) fn config(groups: &[(&str, u32)]) -> AgentConfig {
         },
         program: Program::None,
         mpi: MpiFlavor::Auto,
+        names: Vec::new(),
     }
 }
 
@@ -57,7 +58,9 @@ pub(crate) fn settings(groups: &[(&str, u32)], rank: u32) -> crate::settings::Se
         pod: None,
         pod_ip: None,
         node: None,
-        hosts: None,
+        book: None,
+        shared_host: false,
+        outer_marks: None,
         haste: 1,
     }
 }

@@ -12,6 +12,8 @@
 mod deaths;
 #[path = "launch/deserters.rs"]
 mod deserters;
+#[path = "launch/instance.rs"]
+mod instance;
 #[path = "launch/output.rs"]
 mod output;
 #[path = "launch/placement.rs"]

@@ -33,6 +33,20 @@ pub struct AgentConfig {
     /// Which MPI's files and variables batch scripts get.
     #[serde(default)]
     pub mpi: MpiFlavor,
+    /// Whose pods these are, in rank order, where they are another cluster's: an instance within a
+    /// cluster calls them by the names that they have. Empty where `groups` give the names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<RankName>,
+}
+
+/// What the pod of a rank is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RankName {
+    /// By people: `worker-0-3`.
+    pub display: String,
+    /// Its DNS name, as long as it is known, or its host name.
+    pub host: String,
 }
 
 /// Names that stay the same for the life of the cluster.
@@ -282,6 +296,9 @@ impl AgentConfig {
 
     /// A rank's short host name, as JobSet gives it: `<cluster>-<group>-<job>-<index>`.
     pub fn host_name(&self, rank: u32) -> Option<String> {
+        if let Some(name) = self.given(rank) {
+            return Some(labels(&name.host, 1));
+        }
         self.locate(rank).map(|(group, n)| {
             let (job, index) = group.place(n);
             format!("{}-{}-{job}-{index}", self.cluster.name, group.name)
@@ -290,6 +307,9 @@ impl AgentConfig {
 
     /// How people call a rank's pod: the host name without the cluster's, `worker-0-3`.
     pub fn display_name(&self, rank: u32) -> String {
+        if let Some(name) = self.given(rank) {
+            return name.display.clone();
+        }
         match self.locate(rank) {
             Some((group, n)) => {
                 let (job, index) = group.place(n);
@@ -301,15 +321,26 @@ impl AgentConfig {
 
     /// A rank's name within the namespace: `<host>.<subdomain>`.
     pub fn service_name(&self, rank: u32) -> Option<String> {
+        if let Some(name) = self.given(rank) {
+            return Some(labels(&name.host, 2));
+        }
         self.host_name(rank).map(|host| format!("{host}.{}", self.cluster.subdomain))
     }
 
     /// A rank's full DNS name without the final dot:
     /// `<host>.<subdomain>.<namespace>.svc.<domain>`, with `cluster.local` where none is known.
     pub fn full_name(&self, rank: u32) -> Option<String> {
+        if let Some(name) = self.given(rank) {
+            return Some(name.host.clone());
+        }
         let domain = self.cluster.domain.as_deref().unwrap_or("cluster.local");
         self.service_name(rank)
             .map(|name| format!("{name}.{}.svc.{domain}", self.cluster.namespace))
+    }
+
+    /// The name that a rank was given, where groups do not give it.
+    fn given(&self, rank: u32) -> Option<&RankName> {
+        self.names.get(usize::try_from(rank).ok()?)
     }
 
     /// The TCP port that a rank listens on.
@@ -317,6 +348,11 @@ impl AgentConfig {
         let shift = if self.bootstrap.port_per_rank { rank } else { 0 };
         self.bootstrap.port.saturating_add(u16::try_from(shift).unwrap_or(u16::MAX))
     }
+}
+
+/// The first labels of a DNS name, or all of it.
+fn labels(name: &str, count: usize) -> String {
+    name.split('.').take(count).collect::<Vec<_>>().join(".")
 }
 
 #[cfg(test)]
@@ -357,6 +393,7 @@ mod tests {
                 ..Parallel::default()
             }),
             mpi: MpiFlavor::Auto,
+            names: Vec::new(),
         }
     }
 
@@ -396,6 +433,21 @@ mod tests {
         assert_eq!(config.rank_of("worker", 0, 2), None, "a Job has two pods");
         assert_eq!(config.rank_of("worker", 3, 0), None, "there are three Jobs");
         assert_eq!(config.rank_of("worker", u32::MAX, 1), None);
+    }
+
+    #[test]
+    fn an_instance_calls_pods_by_the_names_that_they_have() {
+        let mut config = config();
+        let host = |host: &str| RankName { display: "worker-0-2".into(), host: host.into() };
+        config.names = vec![host("hello-worker-0-2.hello.hpc.svc.cluster.local"), host("node7")];
+        assert_eq!(AgentConfig::parse(config.render().as_bytes()).unwrap(), config);
+        assert_eq!(config.display_name(0), "worker-0-2");
+        assert_eq!(config.host_name(0).unwrap(), "hello-worker-0-2");
+        assert_eq!(config.service_name(0).unwrap(), "hello-worker-0-2.hello");
+        assert_eq!(config.full_name(0).unwrap(), "hello-worker-0-2.hello.hpc.svc.cluster.local");
+        assert_eq!(config.service_name(1).unwrap(), "node7");
+        // Others have the names that their groups give.
+        assert_eq!(config.display_name(2), "worker-0-1");
     }
 
     #[test]

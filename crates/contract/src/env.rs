@@ -25,6 +25,12 @@ pub const SOCKET: &str = "QUORATE_SOCKET";
 pub const BROKER_RANK: &str = "QUORATE_BROKER_RANK";
 /// Set by the agent for what it starts: the cluster's name.
 pub const CLUSTER: &str = "QUORATE_CLUSTER";
+/// Set by the agent for what it starts: how people call this pod, `worker-0-3`.
+pub const BROKER_NAME: &str = "QUORATE_BROKER_NAME";
+/// Set by the agent for what it starts: this pod's full DNS name.
+pub const HOST: &str = "QUORATE_HOST";
+/// Set by the agent for what it starts: the address that brokers of this pod can be reached at.
+pub const ADDRESS: &str = "QUORATE_ADDRESS";
 /// Set by the agent for what it starts: tells it from other processes, for sweeps.
 pub const MARK: &str = "QUORATE_MARK";
 /// Set by the agent for launched tasks: the job they belong to.

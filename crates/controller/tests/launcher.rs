@@ -150,6 +150,7 @@ fn config(dir: &Path, size: u32) -> AgentConfig {
         },
         program: Program::None,
         mpi: MpiFlavor::Auto,
+        names: Vec::new(),
     }
 }
 

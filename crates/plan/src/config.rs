@@ -53,6 +53,7 @@ pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, domain: Option<&str>)
             Flavor::MPICH => MpiFlavor::MPICH,
             Flavor::Intel => MpiFlavor::Intel,
         },
+        names: Vec::new(),
     }
 }
 

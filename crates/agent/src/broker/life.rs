@@ -14,7 +14,7 @@ use super::services::{Launching, Services};
 use super::shell::{Ends, Shell};
 use super::verbs;
 use crate::local::server;
-use crate::net::resolve::{Resolver, parse_address_book};
+use crate::net::resolve::Resolver;
 use crate::net::tls::Tls;
 use crate::report::leave_report;
 use crate::settings::{Flags, Settings, termination_log};
@@ -39,16 +39,16 @@ pub(crate) const PID_FILE: &str = "broker.pid";
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    flags: Flags,
+    pub(crate) flags: Flags,
     /// A listening socket that was left open for this process
     #[arg(long, value_name = "FD", hide = true)]
-    listen_fd: Option<i32>,
+    pub(crate) listen_fd: Option<i32>,
     /// A descriptor to hold open for as long as this pod lives
     #[arg(long, value_name = "FD", hide = true)]
-    hold_fd: Option<i32>,
+    pub(crate) hold_fd: Option<i32>,
     /// Stop when the process that started this one ends
     #[arg(long, hide = true)]
-    with_parent: bool,
+    pub(crate) with_parent: bool,
 }
 
 /// Runs the verb.
@@ -116,14 +116,7 @@ async fn live(
     // Wiped: from here on there are only keys.
     drop(seed);
     let tls = Arc::new(Tls::new(keyring, settings.rank, settings.attempt));
-    let book = match &settings.hosts {
-        Some(path) => {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("cannot read the address book {}", path.display()))?;
-            Some(parse_address_book(&text)?)
-        }
-        None => None,
-    };
+    let book = settings.book.clone();
     let own = book.as_ref().and_then(|book| book.get(&settings.rank).copied());
     let listener = listen(&settings, listener, own)?;
     let dialer = Dialer { tls: tls.clone(), resolver: Resolver::default(), book };

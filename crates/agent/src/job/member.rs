@@ -194,7 +194,7 @@ impl Tasks<'_> {
         let argv: Vec<OsString> = command.argv.iter().map(|word| text::decode(word)).collect();
         let mut env = command.env.over(&pod.env);
         environment::pod(self.overlay.settings(), &mut env);
-        let mark = environment::mark(self.overlay.settings(), &format!("job-{}", self.launch.job));
+        let mark = environment::marks(self.overlay.settings(), &format!("job-{}", self.launch.job));
         env.insert(names::MARK.into(), mark.into());
         let cwd = match self.directory().await {
             Ok(cwd) => cwd,

@@ -104,12 +104,29 @@ pub fn pod(settings: &Settings, all: &mut Variables) {
     set(names::SOCKET, settings.socket().into_os_string());
     set(names::BROKER_RANK, settings.rank.to_string().into());
     set(names::CLUSTER, settings.config.cluster.name.clone().into());
+    set(names::BROKER_NAME, settings.display_name().into());
+    if let Some(host) = settings.config.full_name(settings.rank) {
+        set(names::HOST, host.into());
+    }
+    if let Some(address) = settings.address() {
+        set(names::ADDRESS, address.into());
+    }
 }
 
 /// The value of the variable that marks what the agent has started, so that a sweep finds
 /// processes that left their group and session. No two brokers of a machine share one.
 pub fn mark(settings: &Settings, what: &str) -> String {
     format!("{}{}.{what}", cluster_mark(settings), settings.rank)
+}
+
+/// The value of [`names::MARK`] for what this broker starts: its own mark, behind those of the
+/// clusters that this one is part of, whose sweeps must find it too. Marks stand apart by spaces.
+pub fn marks(settings: &Settings, what: &str) -> String {
+    let own = mark(settings, what);
+    match &settings.outer_marks {
+        Some(outer) => format!("{outer} {own}"),
+        None => own,
+    }
 }
 
 /// What the marks of all brokers of this cluster and attempt start with.

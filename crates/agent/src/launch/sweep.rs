@@ -12,12 +12,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Processes, other than this one, whose first environment carries `NAME=VALUE`, where the value
-/// may go on after what is given if that ends with a dot.
+/// Processes, other than this one, in whose first environment the variable `name` has this mark
+/// among its marks. A mark may go on after what is given if that ends with a dot.
 pub fn marked(name: &str, value: &str) -> Vec<i32> {
-    let wanted = format!("{name}={value}").into_bytes();
     let open = value.ends_with('.');
-    let fits = |entry: &[u8]| entry == wanted || open && entry.starts_with(&wanted);
+    let is_it =
+        |mark: &[u8]| mark == value.as_bytes() || open && mark.starts_with(value.as_bytes());
+    let fits = |entry: &[u8]| {
+        let marks = entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        marks.is_some_and(|marks| marks.split(|b| *b == b' ').any(is_it))
+    };
     let own = std::process::id().cast_signed();
     processes()
         .filter(|pid| *pid != own)

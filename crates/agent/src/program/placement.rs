@@ -233,7 +233,9 @@ fn rank_in(environ: &[u8], prefix: &str) -> Seen {
             std::str::from_utf8(entry).ok()
         })
     };
+    // The last mark is that of the cluster which started it.
     let ours = value(names::MARK)
+        .and_then(|marks| marks.rsplit(' ').next())
         .and_then(|mark| mark.strip_prefix(prefix))
         // A prefix of the whole cluster leaves the broker's rank before what it started.
         .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.'))

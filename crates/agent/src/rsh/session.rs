@@ -74,8 +74,8 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, visits: Visits, channel:
     let mut env = jobs.pod().env.clone();
     env.retain(|name, _| !name.to_str().is_some_and(must_not_leak));
     environment::pod(settings, &mut env);
-    env.insert(names::MARK.into(), environment::mark(settings, &name).into());
-    if settings.hosts.is_some() {
+    env.insert(names::MARK.into(), environment::marks(settings, &name).into());
+    if settings.shared_host {
         // Pods of a test cluster share a host: daemons of one launcher would share directories.
         env.insert("TMPDIR".into(), settings.run_dir.clone().into_os_string());
     }

@@ -39,6 +39,7 @@ fn config() -> AgentConfig {
         },
         program: Program::None,
         mpi: MpiFlavor::Auto,
+        names: Vec::new(),
     }
 }
 

@@ -53,6 +53,7 @@ impl<'a> Cluster<'a> {
     /// Writes the files and takes the ports.
     pub(super) fn prepare(
         args: &'a Args,
+        size: u32,
         min_size: u32,
         control: PathBuf,
         janitor: &'a Janitor,
@@ -68,12 +69,12 @@ impl<'a> Cluster<'a> {
             .open(&seed_file)
             .and_then(|mut file| file.write_all(seed.as_slice()))
             .context("cannot write the seed")?;
-        let config = config(args, min_size, dir);
+        let config = config(args, size, min_size, dir);
         fs::write(dir.join("agent.json"), config.render())
             .context("cannot write the configuration")?;
         let mut members = Vec::new();
         let mut book = String::new();
-        for rank in 0..args.test_size {
+        for rank in 0..size {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
             let address = listener.local_addr()?;
             let _ = writeln!(book, "{rank} {address}");
@@ -126,7 +127,7 @@ impl<'a> Cluster<'a> {
         command.arg0("quorate-agent").arg("broker").arg("--with-parent");
         command.arg("--config").arg(self.dir.join("agent.json"));
         command.arg("--seed-file").arg(self.dir.join("seed"));
-        command.arg("--hosts").arg(self.dir.join("hosts"));
+        command.arg("--hosts").arg(self.dir.join("hosts")).arg("--shared-host");
         command.arg("--run-dir").arg(run_dir);
         command.arg("--termination-log").arg(run_dir.join("termination-log"));
         command.arg("--attempt").arg("0").arg("--rank").arg(rank.to_string());
@@ -187,12 +188,12 @@ impl<'a> Cluster<'a> {
     }
 }
 
-fn config(args: &Args, min_size: u32, dir: &Path) -> AgentConfig {
+fn config(args: &Args, size: u32, min_size: u32, dir: &Path) -> AgentConfig {
     let slots = args.slots.map_or(Slots::Auto, Slots::Fixed);
     let mut groups =
         vec![Group { name: "launcher".into(), first_rank: 0, count: 1, pods_per_job: None, slots }];
-    if args.test_size > 1 {
-        let count = args.test_size - 1;
+    if size > 1 {
+        let count = size - 1;
         groups.push(Group {
             name: "worker".into(),
             first_rank: 1,
@@ -221,9 +222,9 @@ fn config(args: &Args, min_size: u32, dir: &Path) -> AgentConfig {
             subdomain: "test".into(),
             domain: None,
         },
-        size: args.test_size,
+        size,
         min_size,
-        max_size: args.test_size,
+        max_size: size,
         groups,
         bootstrap: Bootstrap {
             fanout: args.fanout,
@@ -234,5 +235,6 @@ fn config(args: &Args, min_size: u32, dir: &Path) -> AgentConfig {
         },
         program,
         mpi: MpiFlavor::Auto,
+        names: Vec::new(),
     }
 }

@@ -106,6 +106,7 @@ impl Plan {
             },
             program: self.program.clone(),
             mpi: MpiFlavor::Auto,
+            names: Vec::new(),
         }
     }
 }
@@ -195,6 +196,7 @@ impl Pods {
             .arg(self.dir.path().join("agent.json"))
             .arg("--seed-file")
             .arg(seed)
+            .arg("--shared-host")
             .arg("--hosts")
             .arg(self.dir.path().join("hosts"))
             .arg("--run-dir")

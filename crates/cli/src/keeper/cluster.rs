@@ -230,6 +230,7 @@ impl Keeper {
             text(&run),
             "--termination-log".into(),
             text(log),
+            "--shared-host".into(),
             "--hosts".into(),
             text(&self.volatile("book")),
         ])
