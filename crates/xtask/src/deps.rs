@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-contract", &[]),
     ("quorate-overlay", &["quorate-hostlist"]),
     ("quorate-queue", &["quorate-hostlist"]),
+    ("quorate-slurm", &["quorate-hostlist", "quorate-queue"]),
     ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
     ("quorate-tls", &["quorate-contract"]),
     (
@@ -61,6 +62,7 @@ const PURE: &[&str] = &[
     "quorate-overlay",
     "quorate-pmi",
     "quorate-queue",
+    "quorate-slurm",
     "quorate-api",
     "quorate-plan",
     "quorate-observe",
