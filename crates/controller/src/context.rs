@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
 use quorate_api::status::State;
 
+use crate::events::Recorder;
 use crate::metrics::Metrics;
 use crate::reconcile::Memory;
 use crate::watch::{Caches, Key};
@@ -36,7 +36,7 @@ pub struct Context {
     pub caches: Arc<Caches>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// The one recorder of events: it turns what repeats into a series.
+    /// The one recorder of events.
     pub recorder: Recorder,
     /// What launchers say of their clusters, where someone asks them.
     pub launchers: Option<Arc<dyn Launchers>>,
@@ -65,9 +65,8 @@ impl Context {
         caches: Arc<Caches>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
         Self {
-            recorder: Recorder::new(client.clone(), reporter),
+            recorder: Recorder::new(client.clone(), FIELD_MANAGER),
             client,
             options,
             caches,

@@ -233,12 +233,13 @@ async fn follow(
     loop {
         let target = targets.borrow_and_update().clone();
         let mut heard = false;
-        // On the heap while it lasts: most of a task that only waits is this.
+        let tcp = {
+            let _permit = shared.dials.acquire().await;
+            connection::dial(&target).await
+        };
+        // On the heap, and only once there is a connection: a task that waits for its turn is small.
         let result = Box::pin(async {
-            let tcp = {
-                let _permit = shared.dials.acquire().await;
-                connection::dial(&target).await?
-            };
+            let tcp = tcp?;
             let known = match identity.take().filter(|known| known.is_of(&target)) {
                 Some(known) => known,
                 None => Identified::new(&*seeds, &key, &target).await?,

@@ -24,15 +24,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
 use kube::runtime::controller::Action as Next;
+use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::minicluster::MANAGER;
 use quorate_observe::Obstacle;
 
 use crate::context::Context;
 use crate::telemetry::chain;
-use crate::watch::{Guarded, Key};
+use crate::watch::{Key, Packed};
 use apply::{Applied, ApplyError, apply};
 use compare::{Action, Decision, compare};
 use publish::{PublishError, publish};
@@ -67,27 +67,26 @@ impl Error {
 }
 
 /// Looks at a cluster and does what is to be done.
-pub async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Result<Next, Error> {
+pub async fn reconcile(object: Arc<Packed>, context: Arc<Context>) -> Result<Next, Error> {
     context.caches.ready().await;
-    context.begun(&crate::watch::key(kube::Resource::meta(&*object)));
-    let cluster = match &object.0 {
-        Ok(cluster) => cluster,
-        Err(invalid) => {
+    let key = crate::watch::key(object.meta());
+    context.begun(&key);
+    let cluster = match object.read() {
+        Ok(cluster) => Arc::new(cluster),
+        Err(error) => {
             // The definition refuses such an object; it is of another release, and its own change is
             // what to wait for.
-            let name = invalid.metadata.name.as_deref().unwrap_or_default();
-            tracing::warn!(mc.name = name, error = invalid.error, "cannot read a MiniCluster");
+            tracing::warn!(mc.ns = key.namespace, mc.name = key.name, %error, "cannot read a MiniCluster");
             return Ok(Next::await_change());
         }
     };
     if cluster.spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER) {
         return Ok(Next::await_change());
     }
-    let key = Key::new(cluster.namespace().unwrap_or_default(), cluster.name_any());
     let mut memory = context.recall(&key, &cluster.uid().unwrap_or_default());
     let begun = Instant::now();
     context.metrics.reconciles_active.inc();
-    let result = look(&context, &key, cluster, &mut memory).await;
+    let result = look(&context, &key, &cluster, &mut memory).await;
     context.metrics.reconciles_active.dec();
     context.metrics.reconciled(begun.elapsed(), result.as_ref().err().map(Error::reason));
     memory.errors = if result.is_ok() { 0 } else { memory.errors.saturating_add(1) };
@@ -97,12 +96,9 @@ pub async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Result<Ne
 
 /// How long to wait after an error.
 #[expect(clippy::needless_pass_by_value, reason = "the queue calls it so")]
-pub fn retry(object: Arc<Guarded>, error: &Error, context: Arc<Context>) -> Next {
-    use kube::Resource;
-    let meta = object.meta();
-    let key =
-        Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
-    let memory = context.recall(&key, meta.uid.as_deref().unwrap_or_default());
+pub fn retry(object: Arc<Packed>, error: &Error, context: Arc<Context>) -> Next {
+    let key = crate::watch::key(object.meta());
+    let memory = context.recall(&key, object.meta().uid.as_deref().unwrap_or_default());
     let wait = memory.backoff(jitter());
     tracing::warn!(
         mc.ns = key.namespace,
@@ -120,7 +116,7 @@ pub fn retry(object: Arc<Guarded>, error: &Error, context: Arc<Context>) -> Next
 async fn look(
     context: &Context,
     key: &Key,
-    cluster: &MiniCluster,
+    cluster: &Arc<MiniCluster>,
     memory: &mut Memory,
 ) -> Result<Option<Duration>, Error> {
     let now = Timestamp::now();

@@ -15,7 +15,7 @@ use crate::context::{Context, Options};
 use crate::launcher::{Launchers, Stored};
 use crate::metrics::{Census, Metrics};
 use crate::reconcile::{reconcile, retry};
-use crate::watch::{self, Caches, Guarded, Key, Scope};
+use crate::watch::{self, Caches, Key, Packed, Scope};
 
 /// Works until `stop` is cancelled; what was begun is finished first.
 ///
@@ -98,8 +98,8 @@ async fn look_at(
         })
         .collect();
     context.metrics.count_miniclusters(Some(Box::new(move || {
-        let clusters: Vec<_> = stores.iter().flat_map(Store::state).collect();
-        Census::of(clusters.iter().filter_map(|cluster| cluster.0.as_ref().ok()))
+        let clusters = stores.iter().flat_map(Store::state);
+        Census::of(clusters.map(|cluster| cluster.status()))
     })));
     stream::select_all(looks)
         .for_each(|look| async {
@@ -119,7 +119,7 @@ async fn look_at(
         .await;
 }
 
-fn key(object: &ObjectRef<Guarded>) -> Key {
+fn key(object: &ObjectRef<Packed>) -> Key {
     Key::new(object.namespace.clone().unwrap_or_default(), object.name.clone())
 }
 

@@ -5,6 +5,7 @@
 //! would let this process read every Secret of the namespace.
 
 mod cache;
+mod packed;
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -16,15 +17,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
-use kube::core::{
-    ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind, PartialObjectMeta,
-};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::controller::ReconcileRequest;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, reflector};
 use kube::{Client, Resource};
-use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_observe::{EventFacts, JobFacts, JobSetFacts, PodFacts, WorkloadFacts};
 use quorate_plan::labels;
@@ -32,17 +30,15 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 pub use cache::{Cache, Key, Place};
+pub use packed::Packed;
 
 /// The API group of Kueue.
 const KUEUE: &str = "kueue.x-k8s.io";
 /// Objects of one list call: a page of pods is held as a whole for a moment.
 const PAGE: u32 = 100;
 
-/// A MiniCluster as it is watched: one that cannot be read must not stop the others.
-pub type Guarded = DeserializeGuard<MiniCluster>;
-
 /// Which MiniCluster to look at.
-pub type Request = Result<ReconcileRequest<Guarded>, Infallible>;
+pub type Request = Result<ReconcileRequest<Packed>, Infallible>;
 
 /// What is known of the objects of all clusters.
 #[derive(Debug)]
@@ -105,11 +101,10 @@ pub fn clusters(
     client: &Client,
     scope: &Scope,
     forget: impl Fn(Key) + Send + 'static,
-) -> (Store<Guarded>, BoxStream<'static, Request>) {
+) -> (Store<Packed>, BoxStream<'static, Request>) {
     let (reader, writer) = store();
-    let events = watcher(api::<Guarded>(client, scope), watcher::Config::default().page_size(PAGE))
+    let events = watcher(api::<Packed>(client, scope), watcher::Config::default().page_size(PAGE))
         .default_backoff()
-        .modify(|object| object.meta_mut().managed_fields = None)
         .inspect(move |event| {
             if let Ok(Event::Delete(object)) = event {
                 forget(key(object.meta()));

@@ -18,14 +18,13 @@ use fake::Server;
 use http::Method;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_controller::context::{Context, Options};
 use quorate_controller::metrics::Metrics;
 use quorate_controller::reconcile::{Error, reconcile, retry};
-use quorate_controller::watch::{Caches, Key, Owner, Place, place};
+use quorate_controller::watch::{Caches, Key, Owner, Packed, Place, place};
 use quorate_observe::{JobFacts, JobSetFacts, PodFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -35,6 +34,11 @@ const JOBSETS: &str = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/hpc/jobsets";
 const JOBS: &str = "/apis/batch/v1/namespaces/hpc/jobs";
 const CORE: &str = "/api/v1/namespaces/hpc";
 const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/hpc/networkpolicies";
+
+/// An object as a watch brings it.
+fn packed(cluster: &MiniCluster) -> Arc<Packed> {
+    Arc::new(serde_json::from_str(&serde_json::to_string(cluster).unwrap()).unwrap())
+}
 
 /// An API server, and a controller beside it whose watches bring everything at once when told to.
 struct World {
@@ -101,7 +105,7 @@ impl World {
     }
 
     async fn look(&self) -> Result<Action, Error> {
-        let object = Arc::new(DeserializeGuard(Ok(self.cluster())));
+        let object = packed(&self.cluster());
         reconcile(object, Arc::clone(&self.context)).await
     }
 
@@ -362,7 +366,7 @@ async fn a_webhook_that_cannot_be_reached_is_tried_again_with_growing_waits() {
         world.watch();
         let error = world.look().await.unwrap_err();
         assert_eq!(error.reason(), "Webhook");
-        let object = Arc::new(DeserializeGuard(Ok(world.cluster())));
+        let object = packed(&world.cluster());
         waits.push(format!("{:?}", retry(object, &error, Arc::clone(&world.context))));
     }
     assert_ne!(waits[0], waits[2]);
@@ -398,7 +402,7 @@ async fn a_status_upon_an_old_version_is_not_forced() {
     world.look().await.unwrap();
     let old = world.cluster();
     world.change(&format!("{CLUSTERS}/hello"), |o| o["metadata"]["labels"] = json!({"a": "b"}));
-    let object = Arc::new(DeserializeGuard(Ok(old)));
+    let object = packed(&old);
     reconcile(object, Arc::clone(&world.context)).await.unwrap();
     assert!(world.cluster().status.is_none());
     world.settle().await;

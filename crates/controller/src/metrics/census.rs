@@ -5,7 +5,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
-use quorate_api::MiniCluster;
+use quorate_api::status::MiniClusterStatus;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
@@ -21,17 +21,16 @@ pub struct Census {
 }
 
 impl Census {
-    /// Counts these.
-    pub fn of<'a>(miniclusters: impl IntoIterator<Item = &'a MiniCluster>) -> Self {
+    /// Counts MiniClusters with these statuses, one of which may not have been written yet.
+    pub fn of(statuses: impl IntoIterator<Item = Option<MiniClusterStatus>>) -> Self {
         let mut census = Self::default();
-        for minicluster in miniclusters {
-            let status = minicluster.status.as_ref();
-            let state = status.and_then(|status| status.state);
+        for status in statuses {
+            let state = status.as_ref().and_then(|status| status.state);
             // One that nobody has looked at yet has no state.
             let state = state.map_or_else(|| "Unknown".to_owned(), |state| format!("{state:?}"));
             *census.states.entry(state).or_default() += 1;
-            for condition in status.iter().flat_map(|status| &status.conditions) {
-                let key = (condition.type_.clone(), condition.status.clone());
+            for condition in status.into_iter().flat_map(|status| status.conditions) {
+                let key = (condition.type_, condition.status);
                 *census.conditions.entry(key).or_default() += 1;
             }
         }

@@ -37,7 +37,9 @@ fn busy() -> Metrics {
     .iter()
     .map(|text| serde_json::from_str(text).unwrap())
     .collect();
-    metrics.count_miniclusters(Some(Box::new(move || Census::of(&objects))));
+    metrics.count_miniclusters(Some(Box::new(move || {
+        Census::of(objects.iter().map(|object| object.status.clone()))
+    })));
     metrics
 }
 

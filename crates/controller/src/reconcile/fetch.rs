@@ -12,13 +12,19 @@ use crate::context::Context;
 use crate::watch::Key;
 
 /// What is known of a cluster now.
-pub fn fetch(context: &Context, key: &Key, cluster: &MiniCluster, memory: &mut Memory) -> Seen {
+pub fn fetch(
+    context: &Context,
+    key: &Key,
+    cluster: &Arc<MiniCluster>,
+    memory: &mut Memory,
+) -> Seen {
     let caches = &context.caches;
-    let mut cluster = cluster.clone();
+    let mut cluster = Arc::clone(cluster);
     let seen = cluster.metadata.resource_version.as_deref();
     match &memory.written {
         // The watch has not seen our own last write yet.
         Some(written) if seen == Some(&written.upon) => {
+            let cluster = Arc::make_mut(&mut cluster);
             cluster.status = Some(written.status.clone());
             cluster.metadata.resource_version = Some(written.version.clone());
         }
@@ -39,7 +45,7 @@ pub fn fetch(context: &Context, key: &Key, cluster: &MiniCluster, memory: &mut M
         caches.workloads.find(&key.namespace, |other| other.uid == uid)
     });
     let observed = Observed {
-        cluster: Arc::new(cluster),
+        cluster,
         jobset,
         jobs: caches.jobs.of(key),
         pods: caches.pods.of(key),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::status::MiniClusterStatus;
@@ -18,7 +17,7 @@ use super::count;
 use super::memory::{Memory, Written, until};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::metrics::Milestones;
-use crate::watch::Key;
+use crate::watch::{Key, Packed};
 
 /// A bound on how often time alone may lead to another look.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -102,9 +101,9 @@ async fn write(
     });
     let params =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let api = Api::<MiniCluster>::namespaced(context.client.clone(), &key.namespace);
+    let api = Api::<Packed>::namespaced(context.client.clone(), &key.namespace);
     match api.patch_status(&key.name, &params, &Patch::Merge(&patch)).await {
-        Ok(written) => Ok(Some(written.metadata.resource_version)),
+        Ok(written) => Ok(Some(written.resource_version())),
         Err(error) => match judge(&error) {
             Verdict::Gone | Verdict::Conflict => Ok(None),
             Verdict::Refused(_) | Verdict::Exists | Verdict::Again => {
@@ -137,19 +136,8 @@ fn difference(old: &Value, new: &Value) -> Value {
 
 /// Publishes an event. One that is lost is no reason to do anything again: the status has it.
 async fn tell(context: &Context, cluster: &Arc<MiniCluster>, draft: EventDraft) {
-    let EventDraft { kind, reason, action, note } = draft;
-    let event = Event {
-        type_: match kind {
-            quorate_observe::EventType::Normal => EventType::Normal,
-            quorate_observe::EventType::Warning => EventType::Warning,
-        },
-        reason,
-        note: Some(note),
-        action,
-        secondary: None,
-    };
-    if let Err(error) = context.recorder.publish(&event, &cluster.object_ref(&())).await {
-        tracing::warn!(mc.name = cluster.name_any(), reason = event.reason, %error, "event lost");
+    if let Err(error) = context.recorder.publish(&draft, &cluster.object_ref(&())).await {
+        tracing::warn!(mc.name = cluster.name_any(), reason = draft.reason, %error, "event lost");
     }
 }
 

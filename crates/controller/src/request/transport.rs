@@ -19,6 +19,10 @@ use tower::{BoxError, Layer as _};
 /// Without traffic for so long, a connection is asked whether its other end is there.
 const QUIET: Duration = Duration::from_secs(15);
 
+/// Bytes that a connection reads ahead at most. A watch of a busy cluster has always more to read, and
+/// would let its buffer grow to half a megabyte.
+const READ_AHEAD: usize = 64 * 1024;
+
 /// A client whose requests pass `layer`. What was sent is acknowledged within `grace`, or its
 /// connection ends. Requests are not sent again by themselves: whoever sent them knows how long to
 /// wait, and for how many others.
@@ -37,7 +41,8 @@ pub fn client(config: &Config, layer: &ApiLayer, grace: Duration) -> Result<Clie
     tcp.set_keepalive_interval(Some(grace.min(QUIET)));
     tcp.set_tcp_user_timeout(Some(grace));
     let tls = config.rustls_https_connector_with_connector(tcp)?;
-    let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(tls);
+    let http: legacy::Client<_, Body> =
+        legacy::Client::builder(TokioExecutor::new()).http1_max_buf_size(READ_AHEAD).build(tls);
     let http = MapErrLayer::new(BoxError::from).layer(http);
     let http = config.extra_headers_layer()?.layer(http);
     let http = option_layer(config.auth_layer()?).layer(http);

@@ -1,7 +1,7 @@
 //! Facts of objects by the MiniCluster that they belong to. Kept small on purpose: what a watch
 //! delivers is read into facts and dropped, so that thousands of clusters fit into little memory.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
@@ -36,12 +36,71 @@ pub struct Place {
 /// The facts of one object.
 #[derive(Clone, Debug)]
 struct Entry<F> {
-    uid: String,
+    name: Box<str>,
+    uid: Box<str>,
     facts: Arc<F>,
 }
 
-/// Objects of one cluster by name.
-type Objects<F> = BTreeMap<String, Entry<F>>;
+impl<F> Entry<F> {
+    fn new(name: String, uid: String, facts: F) -> Self {
+        Self { name: name.into(), uid: uid.into(), facts: Arc::new(facts) }
+    }
+}
+
+impl<F: PartialEq> PartialEq for Entry<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.uid == other.uid && self.facts == other.facts
+    }
+}
+
+/// Objects of one cluster in the order of their names. Most clusters have a few of each kind, for
+/// which a tree would take room for eleven; in a large one a new name moves the pointers behind it.
+#[derive(Clone, Debug, PartialEq)]
+struct Objects<F>(Vec<Entry<F>>);
+
+impl<F> Default for Objects<F> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<F> Objects<F> {
+    /// Where an object of this name is, or would be.
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|entry| (*entry.name).cmp(name))
+    }
+
+    fn get(&self, name: &str) -> Option<&Entry<F>> {
+        self.place(name).ok().map(|at| &self.0[at])
+    }
+
+    fn insert(&mut self, entry: Entry<F>) {
+        match self.place(&entry.name) {
+            Ok(at) => self.0[at] = entry,
+            Err(at) => {
+                // Vec would make room for four at once.
+                if self.0.len() < 4 {
+                    self.0.reserve_exact(1);
+                }
+                self.0.insert(at, entry);
+            }
+        }
+    }
+
+    /// Takes an object out, unless another one has its name.
+    fn remove(&mut self, name: &str, uid: &str) -> bool {
+        let Ok(at) = self.place(name) else { return false };
+        let same = *self.0[at].uid == *uid;
+        if same {
+            self.0.remove(at);
+        }
+        same
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &Arc<F>> {
+        self.0.iter().map(|entry| &entry.facts)
+    }
+}
 
 /// Facts of all objects of one kind.
 #[derive(Debug)]
@@ -67,11 +126,7 @@ impl<F> Cache<F> {
     /// The objects of a cluster, in the order of their names.
     pub fn of(&self, cluster: &Key) -> Vec<Arc<F>> {
         let inner = self.read();
-        inner
-            .get(cluster)
-            .into_iter()
-            .flat_map(|objects| objects.values().map(|entry| Arc::clone(&entry.facts)))
-            .collect()
+        inner.get(cluster).into_iter().flat_map(|objects| objects.facts().map(Arc::clone)).collect()
     }
 
     /// One object of a cluster.
@@ -85,13 +140,13 @@ impl<F> Cache<F> {
         let mut all = inner
             .iter()
             .filter(|(key, _)| key.namespace == namespace)
-            .flat_map(|(_, objects)| objects.values());
-        all.find(|entry| wanted(&entry.facts)).map(|entry| Arc::clone(&entry.facts))
+            .flat_map(|(_, objects)| objects.facts());
+        all.find(|facts| wanted(facts)).map(Arc::clone)
     }
 
     /// Objects in all.
     pub fn len(&self) -> usize {
-        self.read().values().map(BTreeMap::len).sum()
+        self.read().values().map(|objects| objects.0.len()).sum()
     }
 
     /// Whether there is no object at all.
@@ -103,14 +158,11 @@ impl<F> Cache<F> {
     pub fn remove(&self, place: &Place) -> bool {
         let mut inner = self.write();
         let Some(objects) = inner.get_mut(&place.cluster) else { return false };
-        if objects.get(&place.name).is_none_or(|entry| entry.uid != place.uid) {
-            return false;
-        }
-        objects.remove(&place.name);
-        if objects.is_empty() {
+        let removed = objects.remove(&place.name, &place.uid);
+        if objects.0.is_empty() {
             inner.remove(&place.cluster);
         }
-        true
+        removed
     }
 
     // The facts are plain data; a panic elsewhere leaves them whole.
@@ -128,10 +180,11 @@ impl<F: PartialEq> Cache<F> {
     pub fn put(&self, place: Place, facts: F) -> bool {
         let mut inner = self.write();
         let objects = inner.entry(place.cluster).or_default();
-        if objects.get(&place.name).is_some_and(|e| e.uid == place.uid && *e.facts == facts) {
+        let entry = Entry::new(place.name, place.uid, facts);
+        if objects.get(&entry.name) == Some(&entry) {
             return false;
         }
-        objects.insert(place.name, Entry { uid: place.uid, facts: Arc::new(facts) });
+        objects.insert(entry);
         true
     }
 
@@ -140,8 +193,8 @@ impl<F: PartialEq> Cache<F> {
     pub fn replace(&self, scope: Option<&str>, list: Vec<(Place, F)>) -> Vec<Key> {
         let mut fresh: HashMap<Key, Objects<F>> = HashMap::new();
         for (place, facts) in list {
-            let entry = Entry { uid: place.uid, facts: Arc::new(facts) };
-            fresh.entry(place.cluster).or_default().insert(place.name, entry);
+            let entry = Entry::new(place.name, place.uid, facts);
+            fresh.entry(place.cluster).or_default().insert(entry);
         }
         let mut inner = self.write();
         let known: HashSet<Key> = inner
@@ -153,7 +206,7 @@ impl<F: PartialEq> Cache<F> {
         let mut changed = Vec::new();
         for key in known {
             let (old, new) = (inner.get(&key), fresh.remove(&key));
-            if !same(old, new.as_ref()) {
+            if old != new.as_ref() {
                 changed.push(key.clone());
             }
             match new {
@@ -164,20 +217,6 @@ impl<F: PartialEq> Cache<F> {
         drop(inner);
         self.missing.send_modify(|missing| *missing = missing.saturating_sub(1));
         changed
-    }
-}
-
-fn same<F: PartialEq>(old: Option<&Objects<F>>, new: Option<&Objects<F>>) -> bool {
-    match (old, new) {
-        (None, None) => true,
-        (Some(old), Some(new)) => {
-            old.len() == new.len()
-                && old
-                    .iter()
-                    .zip(new)
-                    .all(|((a, x), (b, y))| a == b && x.uid == y.uid && x.facts == y.facts)
-        }
-        _ => false,
     }
 }
 

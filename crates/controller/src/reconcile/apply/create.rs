@@ -16,12 +16,11 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{GetParams, Patch, PatchParams, PostParams};
-use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_api::minicluster::{GROUP, KIND};
-use quorate_observe::{JobSetFacts, Obstacle};
+use quorate_observe::{EventDraft, EventType, JobSetFacts, Obstacle};
 use quorate_plan::{Plan, Seed, labels};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -104,14 +103,13 @@ async fn warn_of_dropped(context: &Context, key: &Key, cluster: &MiniCluster, fi
     let more = fields.len().saturating_sub(MOST_FIELDS);
     let named = fields.iter().take(MOST_FIELDS).cloned().collect::<Vec<_>>().join(", ");
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let event = Event {
-        type_: EventType::Warning,
+    let event = EventDraft {
+        kind: EventType::Warning,
         reason: "FieldsDropped".to_owned(),
-        note: Some(format!(
-            "the API server dropped {named}{more} of the JobSet: update JobSet's definition"
-        )),
         action: "Create".to_owned(),
-        secondary: None,
+        note: format!(
+            "the API server dropped {named}{more} of the JobSet: update JobSet's definition"
+        ),
     };
     if let Err(error) = context.recorder.publish(&event, &cluster.object_ref(&())).await {
         tracing::warn!(mc.name = key.name, reason = event.reason, %error, "event lost");
