@@ -24,6 +24,7 @@ const PLACES: &[(&str, &str)] = &[
     ("serviceaccount.yaml", "rbac"),
     ("rbac.yaml", "rbac"),
     ("rbac-users.yaml", "rbac"),
+    ("flowschema.yaml", "manager"),
     ("deployment.yaml", "manager"),
     ("poddisruptionbudget.yaml", "manager"),
     ("networkpolicy.yaml", "manager"),

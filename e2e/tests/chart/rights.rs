@@ -23,6 +23,7 @@ fn the_controller_uses_every_right_that_it_has_and_is_refused_none() {
         scope.spawn(|| robbed_of_its_objects(lab));
         scope.spawn(|| with_a_name_that_is_taken(lab));
         scope.spawn(|| a_lease_that_somebody_writes(lab));
+        scope.spawn(|| a_lead_with_a_flow_of_its_own(lab));
         scope.spawn(|| a_pod_on_a_lost_node(&stand));
     });
     let asked = trail::of(&lab.cluster, ACCOUNT);
@@ -136,6 +137,22 @@ fn a_lease_that_somebody_writes(lab: &Lab) {
     lab.eventually("renewed over the stranger's write", renewed, |now| {
         time(now) != time(&before) && now.ends_with("yes")
     });
+}
+
+/// An API server with too much to do lets renewals pass: they are on the level of elections, by the
+/// release's own FlowSchema.
+fn a_lead_with_a_flow_of_its_own(lab: &Lab) {
+    let flow = r#"flow_schema="quorate-leader",priority_level="leader-election""#;
+    let dispatched = || -> Option<f64> {
+        let metrics = lab.kubectl(&["get", "--raw", "/metrics"]).unwrap();
+        let line = metrics.lines().find(|line| {
+            line.starts_with("apiserver_flowcontrol_dispatched_requests_total{")
+                && line.contains(flow)
+        })?;
+        line.rsplit(' ').next()?.parse().ok()
+    };
+    let before = dispatched();
+    lab.eventually("a renewal by the flow of elections", dispatched, |now| *now > before);
 }
 
 /// A pod on a node that is cut off is said to have failed, and is deleted without grace. (What becomes

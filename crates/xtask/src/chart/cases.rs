@@ -25,8 +25,11 @@ const RENDERS: &[Renders] = &[
             "helm.sh/resource-policy: keep\n",
             "!kind: ServiceMonitor\n",
             "kind: MutatingAdmissionPolicy\n",
+            "kind: FlowSchema\n",
         ],
     ),
+    ("an account of another name", &["serviceAccount.name=hpc"], &["            name: hpc\n"]),
+    ("flows are somebody else's", &["flowSchema.create=false"], &["!kind: FlowSchema\n"]),
     ("lost nodes are Kubernetes' business", &["lostNodes.keepOff=false"], &["!MutatingAdmission"]),
     (
         "Pod Security restricted",
