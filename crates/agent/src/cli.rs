@@ -6,7 +6,7 @@ use crate::hosts::enter::EnterArgs;
 use crate::hosts::verb::HostsArgs;
 use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
-use crate::{broker, install, query, rsh, start, testbed, version};
+use crate::{broker, install, instance, query, rsh, start, testbed, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
 use std::ffi::OsString;
@@ -34,6 +34,8 @@ enum Verb {
     Overlay(query::overlay::Verb),
     Run(RunArgs),
     Exec(ExecArgs),
+    Tree(instance::tree::Args),
+    Proxy(instance::proxy::Args),
     Hosts(HostsArgs),
     Enter(EnterArgs),
     /// Run a command on another pod, as ssh does
@@ -58,6 +60,8 @@ impl Cli {
             Verb::Overlay(verb) => query::overlay::run(verb),
             Verb::Run(args) => Ok(args.run()),
             Verb::Exec(args) => Ok(args.run()),
+            Verb::Tree(args) => instance::tree::run(&args),
+            Verb::Proxy(args) => instance::proxy::run(&args),
             Verb::Hosts(args) => Ok(args.run()),
             Verb::Enter(args) => Ok(args.run()),
             Verb::Rsh { words } => Ok(rsh::client::run(words)),

@@ -5,13 +5,19 @@
 //! `srun --mpi=pmi2` or `pmi1` offer; rank 0 tells the seed. Where there is no PMI the instance is
 //! one broker. What a broker is and does is the business of [`crate::broker`], as in a pod.
 //!
+//! While it is there it says so to the cluster around it ([`known`]), through whose brokers verbs
+//! reach it ([`proxy`]).
+//!
 //! The names of the pods stay those of the outer cluster, so that host files and remote shells of
 //! the instance lead to the same places. CPUs are those that the task is bound to.
 
+mod known;
 mod meeting;
 mod pmi;
+pub mod proxy;
+pub mod tree;
 
-use crate::broker::{Launching, life};
+use crate::broker::{Launching, Overlay, Services, life};
 use crate::settings::Flags;
 use crate::sys;
 use anyhow::Context;
@@ -29,6 +35,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
+
+pub use known::{Instance, Known};
 
 /// How the instance is to be.
 #[derive(Clone, Debug)]
@@ -85,6 +93,30 @@ pub fn run(options: &Options, launching: &Arc<dyn Launching>) -> anyhow::Result<
         sys::complain(&format!("the instance's directory {} stays: {error}", dir.display()));
     }
     code
+}
+
+/// Joins this broker to what is known of instances: of those within its cluster, and, on rank 0 of an
+/// instance, of that one to the cluster around it.
+pub fn register(overlay: &Overlay, services: &mut Services) {
+    let settings = overlay.settings();
+    let variable = |name: &str| std::env::var(name).ok();
+    let outer = variable(env::SOCKET).map(PathBuf::from);
+    let outer = outer.filter(|path| settings.outer_marks.is_some() && *path != settings.socket());
+    Known::default().register(overlay, services, outer.clone());
+    if let Some(outer) = outer
+        && overlay.rank() == 0
+    {
+        let uid = &settings.config.cluster.uid;
+        let instance = Instance {
+            id: variable(env::JOB_ID).unwrap_or_else(|| uid.chars().take(8).collect()),
+            rank: 0,
+            pod: String::new(),
+            socket: settings.socket(),
+            size: overlay.size(),
+            since: life::unix_millis(),
+        };
+        tokio::spawn(async move { known::announce(&outer, &instance).await });
+    }
 }
 
 /// Where brokers of the instance reach this one: where those of the outer cluster do.

@@ -9,7 +9,7 @@ use crate::job::registry::Pod;
 use crate::launch::records::{self, Records};
 use crate::launch::{environment, sweep};
 use crate::program::{self, Observed};
-use crate::{hosts, rsh};
+use crate::{hosts, instance, rsh};
 use quorate_contract::env as names;
 use std::time::Duration;
 
@@ -61,6 +61,7 @@ impl Launching for Launcher {
         self.observed.register(services);
         rsh::register(&self.jobs, overlay, services);
         hosts::register(overlay, services);
+        instance::register(overlay, services);
     }
 
     fn run_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome> {

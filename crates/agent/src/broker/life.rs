@@ -240,7 +240,7 @@ fn timing(settings: &Settings) -> anyhow::Result<Timing> {
 }
 
 /// Milliseconds since the Unix epoch, for reports.
-pub(super) fn unix_millis() -> u64 {
+pub(crate) fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |span| span.as_millis() as u64)
 }

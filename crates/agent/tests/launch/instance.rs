@@ -1,6 +1,6 @@
 //! An instance within a job's allocation: a cluster of its own on the same pods.
 
-use crate::pods::{AGENT, signal};
+use crate::pods::{AGENT, Pods, signal};
 use crate::typing::{Marks, cluster, code, run, sorted, stderr, typed, wait_gone};
 use std::time::{Duration, Instant};
 
@@ -79,4 +79,75 @@ fn an_instance_that_is_killed_takes_its_jobs_along() {
     assert!(!child.wait().unwrap().success());
     tasks.into_iter().for_each(wait_gone);
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+/// The lines that a script within an instance within an instance leaves, once both are up.
+fn nested(pods: &Pods, marks: &Marks) -> std::process::Child {
+    let innermost = format!("{} sleep 1000", marks.leave("up"));
+    let inner = format!("quorate-agent run -N1 quorate-agent start -- sh -c '{innermost}'");
+    let child = typed(pods, 0, &["run", "-N2", AGENT, "start", "--", "sh", "-c", &inner]);
+    let mut child = child;
+    let child = child.spawn().unwrap();
+    marks.pid("up");
+    child
+}
+
+/// The identifiers of a tree, outermost first, from its JSON.
+fn identifiers(output: &std::process::Output) -> Vec<String> {
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut at = &all[0];
+    let mut found = Vec::new();
+    while let Some(id) = at["id"].as_str() {
+        found.push(id.to_owned());
+        at = &at["instances"][0];
+    }
+    found
+}
+
+#[test]
+fn verbs_reach_an_instance_within_an_instance_from_any_pod() {
+    let pods = cluster(3);
+    let marks = Marks::new();
+    let mut child = nested(&pods, &marks);
+    let tree = run(&pods, 2, &["tree", "-o", "json"]);
+    let ids = identifiers(&tree);
+    assert_eq!(ids.len(), 2, "{} {}", String::from_utf8_lossy(&tree.stdout), stderr(&tree));
+    let path = ids.join("/");
+    let size = |words: &[&str]| {
+        let output = run(&pods, 2, words);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["size"].as_u64().unwrap()
+    };
+    let status = ["overlay", "status", "-o", "json"];
+    let proxy = |path: &str| [&["proxy", path, AGENT][..], &status].concat().join("\n");
+    for (path, expected) in [(".", 3), (&ids[0], 2), (&path, 1)] {
+        let words = proxy(path);
+        assert_eq!(size(&words.split('\n').collect::<Vec<_>>()), expected, "{path}");
+    }
+    // From within: a job of the innermost one sees the others.
+    let script =
+        format!("for at in .. /; do {AGENT} proxy $at {AGENT} overlay status -o json; done");
+    let words = ["proxy", &path, AGENT, "run", "-n1", "sh", "-c", &script];
+    let output = run(&pods, 2, &words);
+    let sizes: Vec<u64> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter_map(|status| status["size"].as_u64())
+        .collect();
+    assert_eq!(sizes, [2, 3], "{}", stderr(&output));
+    signal(i32::try_from(child.id()).unwrap(), SIGINT);
+    child.wait().unwrap();
+}
+
+#[test]
+fn an_instance_that_is_not_there_is_named() {
+    let pods = cluster(1);
+    let output = run(&pods, 0, &["proxy", "17", AGENT, "overlay", "status"]);
+    assert_ne!(code(&output), 0);
+    assert!(stderr(&output).contains("no instance 17"), "{}", stderr(&output));
+    let output = run(&pods, 0, &["proxy", "..", "true"]);
+    assert!(stderr(&output).contains("outermost"), "{}", stderr(&output));
+    let output = run(&pods, 0, &["tree"]);
+    assert_eq!(output.stdout, b".\n");
 }
