@@ -25,6 +25,14 @@ pub struct Launchers<'a> {
     pub flavor: MpiFlavor,
 }
 
+/// What keeps libfabric from its provider `sockets`, as a name and its value.
+///
+/// Where there is no fast network, MPICH (seen in 4.1 to 5.0) takes that one before `tcp`. It has been
+/// given up by its makers, and loses messages where two ranks connect to each other at the same time:
+/// MPICH 5 then waits for ever in `MPI_Init`. Any other provider is still found, fast ones first
+/// (fi_fabric(7), on `FI_PROVIDER`).
+pub const LIBFABRIC: (&str, &str) = ("FI_PROVIDER", "^sockets");
+
 /// Names and values. Whoever sets them must let what the container already has win.
 pub fn variables(launchers: &Launchers<'_>) -> Vec<(&'static str, String)> {
     let file =
@@ -61,6 +69,7 @@ pub fn variables(launchers: &Launchers<'_>) -> Vec<(&'static str, String)> {
             ("HYDRA_LAUNCHER", "ssh".into()),
             ("HYDRA_LAUNCHER_EXEC", shell()),
             ("HYDRA_HOST_FILE", file(Format::Hydra)),
+            (LIBFABRIC.0, LIBFABRIC.1.into()),
         ]);
         if let Some(interface) = launchers.interface {
             // Proxies then connect back to an address, not to a name that may not resolve.
@@ -106,6 +115,7 @@ mod tests {
             "PRTE_MCA_plm_ssh_agent",
             "HYDRA_LAUNCHER_EXEC",
             "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+            "FI_PROVIDER",
         ] {
             assert!(all.contains(&name), "{name}");
         }

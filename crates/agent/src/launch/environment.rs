@@ -6,6 +6,7 @@
 //! management come from `process_management`; those of batch scripts from `hosts`.
 
 use super::text;
+use crate::hosts::environment::LIBFABRIC;
 use crate::settings::Settings;
 use quorate_contract::env as names;
 use quorate_pmi::must_not_leak;
@@ -163,6 +164,7 @@ pub fn task(standing: &Standing<'_>, all: &mut Variables) {
     let mut default = |name: &str, value: String| {
         all.entry(name.into()).or_insert_with(|| value.into());
     };
+    default(LIBFABRIC.0, LIBFABRIC.1.to_string());
     if let Some(cpus) = standing.cpus_per_task {
         default("OMP_NUM_THREADS", cpus.to_string());
     }

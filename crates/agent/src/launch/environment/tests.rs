@@ -54,10 +54,21 @@ fn what_the_user_set_for_mpi_wins() {
         cpus_per_task: Some(2),
         crowded: true,
     };
-    let mut all = variables(&[("OMPI_MCA_mpi_yield_when_idle", "0")]);
+    let mut all =
+        variables(&[("OMPI_MCA_mpi_yield_when_idle", "0"), ("FI_PROVIDER", "verbs;ofi_rxm")]);
     task(&standing, &mut all);
+    assert_eq!(all[OsStr::new("FI_PROVIDER")], "verbs;ofi_rxm");
     assert_eq!(all[OsStr::new("OMPI_MCA_mpi_yield_when_idle")], "0");
     assert_eq!(all[OsStr::new("OMP_NUM_THREADS")], "2");
     assert_eq!(all[OsStr::new("QUORATE_TASK_RANK")], "5");
     assert_eq!(all[OsStr::new("QUORATE_TASK_LOCAL_RANK")], "1");
+}
+
+#[test]
+fn mpich_does_not_spin_in_mpi_init_for_a_provider_that_loses_messages() {
+    let standing =
+        Standing { job: "1", rank: 0, size: 2, local_rank: 0, cpus_per_task: None, crowded: false };
+    let mut all = variables(&[]);
+    task(&standing, &mut all);
+    assert_eq!(all[OsStr::new("FI_PROVIDER")], "^sockets");
 }
