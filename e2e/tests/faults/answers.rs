@@ -1,7 +1,7 @@
 //! What an API server can say instead of yes. A proxy says it; other clusters of the same controller are
 //! not held up meanwhile.
 
-use crate::{IMAGE, shared};
+use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::{Call, Fate, Script};
 use quorate_e2e::{Controller, Namespace, condition};
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ fn script(tries: &Tries, wrong: &Arc<AtomicBool>) -> Script {
 
 #[test]
 fn what_is_refused_is_told_and_what_fails_is_tried_again_beside_the_others() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let places: Vec<Namespace<'_>> = ANSWERS
         .iter()
         .map(|(name, ..)| Namespace::new(lab, &format!("answer-{name}")))

@@ -1,6 +1,6 @@
 //! A controller that is started before the definitions are there, and one whose chart brings them.
 
-use crate::{IMAGE, shared};
+use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::{Call, Fate};
 use quorate_e2e::{Controller, Namespace, SYSTEM};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 #[test]
 fn a_controller_that_comes_before_the_definitions_waits_and_says_for_what() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let place = Namespace::new(lab, "early");
     // 0: there are no definitions; 1: no role; 2: all is well.
     let stage = Arc::new(AtomicU8::new(0));
@@ -43,7 +43,7 @@ fn a_controller_that_comes_before_the_definitions_waits_and_says_for_what() {
 
 #[test]
 fn the_chart_s_controllers_do_not_fall_over_while_its_definition_comes() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let restarts = lab
         .kubectl(&[
             "-n",

@@ -3,7 +3,7 @@
 //!
 //! A name of a Job is JobSet's to find taken; what is told then are its words.
 
-use crate::{IMAGE, shared};
+use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::transparent;
 use quorate_e2e::{Controller, Namespace};
 use serde_json::Value;
@@ -52,7 +52,7 @@ fn wanted(kind: &str, cluster: &str, uid: &str) -> String {
 
 #[test]
 fn foreign_objects_of_wanted_names_stay_as_they_are_and_are_named() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let place = Namespace::new(lab, "foreign");
     // Names have a part of the UID, so theirs can only be there before the controller is.
     let objects: Vec<(&str, String, Value)> = FOREIGN

@@ -1,6 +1,6 @@
 //! Two controllers, one of which works: when it dies, loses its link, or is told to go.
 
-use crate::{IMAGE, shared};
+use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::transparent;
 use quorate_e2e::{Controller, Lab, Namespace, ledger};
 use serde_json::json;
@@ -63,7 +63,7 @@ impl<'lab> Pair<'lab> {
 
 #[test]
 fn a_leader_that_is_killed_is_followed_within_its_lease() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let pair = Pair::new(lab, "killed");
     let mut first = pair.start("first");
     pair.led_by("first");
@@ -87,7 +87,7 @@ fn a_leader_that_is_killed_is_followed_within_its_lease() {
 
 #[test]
 fn a_leader_that_loses_its_link_writes_nothing_once_the_other_does() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let pair = Pair::new(lab, "cut");
     let mut first = pair.start("first");
     pair.led_by("first");
@@ -125,7 +125,7 @@ fn a_leader_that_loses_its_link_writes_nothing_once_the_other_does() {
 
 #[test]
 fn a_leader_that_is_told_to_go_hands_over_at_once() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let pair = Pair::new(lab, "handover");
     let mut first = pair.start("first");
     pair.led_by("first");

@@ -1,6 +1,6 @@
 //! Names that come again, names that are alike, and wishes that change faster than they are carried out.
 
-use crate::{IMAGE, shared};
+use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::transparent;
 use quorate_e2e::{Controller, Namespace, ledger};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::thread;
 
 #[test]
 fn a_name_that_is_deleted_and_made_again_twenty_times_ends_as_the_last_one() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let place = Namespace::new(lab, "again");
     let controller = Controller::start(lab, "again", &place.name, &[], transparent());
     let spec = format!("size: 2\n{IMAGE}");
@@ -64,7 +64,7 @@ fn a_name_that_is_deleted_and_made_again_twenty_times_ends_as_the_last_one() {
 
 #[test]
 fn clusters_of_similar_names_have_nothing_to_do_with_each_other() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let place = Namespace::new(lab, "similar");
     let controller = Controller::start(lab, "similar", &place.name, &[], transparent());
     let names = ["sim", "sim-worker", "sim-worker-0"];
@@ -111,7 +111,7 @@ fn clusters_of_similar_names_have_nothing_to_do_with_each_other() {
 
 #[test]
 fn the_last_of_many_wishes_counts_and_those_that_cannot_be_are_named() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let place = Namespace::new(lab, "wishes");
     let controller = Controller::start(lab, "wishes", &place.name, &[], transparent());
     for name in ["ends-awake", "ends-asleep", "edited"] {

@@ -5,7 +5,7 @@
 //! before the server gets it; the next controller's right after its first write was carried out; the third
 //! one finishes. What comes of it must be what an undisturbed life comes to.
 
-use crate::{IMAGE, shared};
+use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::{Fate, cut_at, transparent};
 use quorate_e2e::{Controller, Lab, Namespace, ledger};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn spec() -> String {
 
 #[test]
 fn a_controller_killed_at_any_step_leaves_what_an_undisturbed_one_leaves() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let mut number = 1;
     loop {
         let killed: Vec<bool> = thread::scope(|scope| {

@@ -9,7 +9,7 @@
 //! | deletes the Secret | nothing while the cluster runs: another seed would divide it |
 //! | deletes the JobSet | makes the cluster again, from its first attempt |
 
-use crate::{IMAGE, shared};
+use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::{Write, transparent};
 use quorate_e2e::{Controller, Namespace, condition};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn writes_meanwhile(controller: &Controller, span: Duration) -> Vec<String> {
 
 #[test]
 fn what_others_change_is_answered_once_and_never_fought_over() {
-    let (lab, _whole) = shared();
+    let lab = &*LAB;
     let place = Namespace::new(lab, "writers");
     let controller = Controller::start(lab, "writers", &place.name, &[], transparent());
     place.minicluster("quiet", IMAGE);

@@ -1,33 +1,18 @@
-//! Parts of the control plane that go and come back, under the controllers of the chart.
+//! Parts of the control plane that go and come back.
 
-use crate::{IMAGE, alone};
-use quorate_e2e::{Lab, NAMESPACE, Namespace, SYSTEM, ledger};
+use crate::{IMAGE, alone, made, restarts};
+use quorate_e2e::{NAMESPACE, Namespace, ledger};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-/// How often the containers of the chart's controllers were started again.
-fn restarts(lab: &Lab) -> String {
-    let path = "jsonpath={.items[*].status.containerStatuses[*].restartCount}";
-    lab.kubectl(&["-n", SYSTEM, "get", "pods", "-o", path]).unwrap()
-}
-
-/// Objects of a cluster that were made, by resource.
-fn made(lab: &Lab, name: &str) -> BTreeMap<String, usize> {
-    let mut made = BTreeMap::new();
-    for write in ledger::writes(lab, NAMESPACE) {
-        let ours = write.name == name || write.name.starts_with(&format!("{name}-"));
-        if ours && write.verb == "create" && write.code == 201 {
-            *made.entry(write.resource).or_default() += 1;
-        }
-    }
-    made
-}
+/// How long JobSet's controller is away.
+const OUTAGE: Duration = Duration::from_mins(1);
 
 #[test]
 fn a_program_runs_through_a_restart_of_the_api_server() {
-    let lab = alone();
-    let place = Namespace::existing(lab.0, NAMESPACE);
-    let before = restarts(lab.0);
+    let lab = &*alone();
+    let place = Namespace::existing(lab, NAMESPACE);
+    let before = restarts(lab);
     place.minicluster(
         "through",
         &format!("size: 2\n{IMAGE}\nprogram: {{command: [sh, -c, 'sleep 6; echo through']}}"),
@@ -35,34 +20,48 @@ fn a_program_runs_through_a_restart_of_the_api_server() {
     place.minicluster("stays", IMAGE);
     place.state("stays", "Ready");
     place.state("through", "Running");
-    lab.0.cluster.restart("apiserver").unwrap();
+    lab.cluster.restart("apiserver").unwrap();
     let object = place.state("through", "Succeeded");
     assert_eq!(object["status"]["exitCode"], 0, "{object}");
     assert_eq!(object["status"]["attempt"], 0, "{object}");
     assert_eq!(place.get("minicluster", "stays").unwrap()["status"]["state"], "Ready");
-    assert_eq!(restarts(lab.0), before, "the controllers lived on");
-    let made = made(lab.0, "through");
+    assert_eq!(restarts(lab), before, "the controllers lived on");
+    let made = made(lab, "through");
     for kind in ["secrets", "configmaps", "networkpolicies", "jobsets"] {
         assert_eq!(made.get(kind), Some(&1), "{kind}: {made:?}");
     }
     place.kubectl(&["delete", "mc", "through", "stays"]).unwrap();
 }
 
+/// Waits until the controller has taken note of an object as it is now.
+fn noted(place: &Namespace<'_>, name: &str) {
+    place.until(name, "noted", |object| {
+        object["status"]["observedGeneration"] == object["metadata"]["generation"]
+    });
+}
+
 #[test]
-fn wishes_made_while_jobset_s_controller_is_down_come_true_when_it_is_back() {
-    let lab = alone();
-    let place = Namespace::existing(lab.0, NAMESPACE);
-    let before = restarts(lab.0);
-    for name in ["down-suspended", "down-deleted", "down-untouched"] {
+fn wishes_that_change_for_a_minute_without_jobset_s_controller_come_true_when_it_is_back() {
+    let lab = &*alone();
+    let place = Namespace::existing(lab, NAMESPACE);
+    let before = restarts(lab);
+    for name in ["down-suspended", "down-deleted", "down-fickle", "down-untouched"] {
         place.minicluster(name, IMAGE);
     }
     place.minicluster("down-resumed", &format!("suspend: true\n{IMAGE}"));
     place.state("down-resumed", "Suspended");
-    let ready =
-        ["down-suspended", "down-deleted", "down-untouched"].map(|name| place.state(name, "Ready"));
-    lab.0.cluster.stop("jobset").unwrap();
-    place.patch("minicluster", "down-suspended", &json!({"spec": {"suspend": true}}));
-    place.patch("minicluster", "down-resumed", &json!({"spec": {"suspend": false}}));
+    for name in ["down-suspended", "down-deleted", "down-fickle"] {
+        place.state(name, "Ready");
+    }
+    let untouched = place.state("down-untouched", "Ready");
+    let wish = |name: &str, suspend: bool| {
+        place.patch("minicluster", name, &json!({"spec": {"suspend": suspend}}));
+    };
+
+    lab.cluster.stop("jobset").unwrap();
+    let down = Instant::now();
+    wish("down-suspended", true);
+    wish("down-resumed", false);
     place.kubectl(&["delete", "mc", "down-deleted"]).unwrap();
     place.minicluster("down-created", IMAGE);
     let said = |object: &Value| {
@@ -70,16 +69,40 @@ fn wishes_made_while_jobset_s_controller_is_down_come_true_when_it_is_back() {
         message.contains("JobSet down-created cannot be made yet") && message.contains("webhook")
     };
     place.until("down-created", "waiting for the webhook by name", said);
+    // Of wishes that are taken back before they could come true, the last one counts.
+    let mut changes = 0;
+    while down.elapsed() < OUTAGE {
+        changes += 1;
+        for suspend in [true, false] {
+            wish("down-fickle", suspend);
+            noted(&place, "down-fickle");
+        }
+        let short = format!("down-short-{changes}");
+        place.minicluster(&short, IMAGE);
+        noted(&place, &short);
+        place.kubectl(&["delete", "mc", &short]).unwrap();
+    }
     let object = place.get("minicluster", "down-untouched").unwrap();
-    assert_eq!(object["status"], ready[2]["status"]);
-    lab.0.cluster.start("jobset").unwrap();
+    assert_eq!(object["status"], untouched["status"]);
+    lab.cluster.start("jobset").unwrap();
+
     place.state("down-suspended", "Suspended");
-    place.state("down-resumed", "Ready");
-    place.state("down-created", "Ready");
-    let made = made(lab.0, "down-created");
-    assert_eq!(made.get("jobsets"), Some(&1), "{made:?}");
-    let left = || place.census().into_iter().filter(|name| name.contains("down-deleted")).count();
-    place.eventually("nothing of the deleted one is left", left, |left| *left == 0);
-    assert_eq!(restarts(lab.0), before);
+    for name in ["down-resumed", "down-created", "down-fickle"] {
+        place.state(name, "Ready");
+    }
+    for name in ["down-created", "down-fickle"] {
+        let made = made(lab, name);
+        assert_eq!(made.get("jobsets"), Some(&1), "{name}: {made:?}");
+    }
+    let gone = |name: &String| name.contains("down-deleted") || name.contains("down-short");
+    let left = || place.census().into_iter().filter(gone).count();
+    place.eventually("nothing of the deleted ones is left", left, |left| *left == 0);
+    // It asked again and again, and ever more rarely.
+    let refused = ledger::writes(lab, NAMESPACE).into_iter().filter(|write| {
+        write.verb == "create" && write.resource == "jobsets" && write.name == "down-created"
+    });
+    let refused = refused.filter(|write| write.code >= 500).count();
+    assert!((2..=30).contains(&refused), "{refused} refused tries in a minute");
+    assert_eq!(restarts(lab), before);
     place.kubectl(&["delete", "mc", "--all"]).unwrap();
 }
