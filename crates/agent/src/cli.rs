@@ -6,6 +6,10 @@ use crate::hosts::enter::EnterArgs;
 use crate::hosts::verb::HostsArgs;
 use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
+use crate::queue::arguments::{
+    AttachArgs, CancelArgs, EventsArgs, HoldArgs, InfoArgs, JobsArgs, KillArgs, QueueVerb,
+    ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs, WaitArgs,
+};
 use crate::{broker, install, instance, query, rsh, start, testbed, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
@@ -33,6 +37,23 @@ enum Verb {
     #[command(subcommand)]
     Overlay(query::overlay::Verb),
     Run(RunArgs),
+    Submit(Box<SubmitArgs>),
+    Jobs(JobsArgs),
+    Info(InfoArgs),
+    Attach(AttachArgs),
+    Wait(WaitArgs),
+    Cancel(CancelArgs),
+    #[command(visible_alias = "signal")]
+    Kill(KillArgs),
+    Hold(HoldArgs),
+    Release(ReleaseArgs),
+    Requeue(RequeueArgs),
+    Update(UpdateArgs),
+    Events(EventsArgs),
+    #[command(subcommand)]
+    Queue(QueueVerb),
+    #[command(subcommand)]
+    Resource(ResourceVerb),
     Exec(ExecArgs),
     Tree(instance::tree::Args),
     Proxy(instance::proxy::Args),
@@ -59,6 +80,20 @@ impl Cli {
             Verb::Ready(args) => query::ready::run(&args),
             Verb::Overlay(verb) => query::overlay::run(verb),
             Verb::Run(args) => Ok(args.run()),
+            Verb::Submit(args) => args.run(),
+            Verb::Jobs(args) => args.run(),
+            Verb::Info(args) => args.run(),
+            Verb::Attach(args) => args.run(),
+            Verb::Wait(args) => args.run(),
+            Verb::Cancel(args) => args.run(),
+            Verb::Kill(args) => args.run(),
+            Verb::Hold(args) => args.run(),
+            Verb::Release(args) => args.run(),
+            Verb::Requeue(args) => args.run(),
+            Verb::Update(args) => args.run(),
+            Verb::Events(args) => args.run(),
+            Verb::Queue(verb) => verb.run(),
+            Verb::Resource(verb) => verb.run(),
             Verb::Exec(args) => Ok(args.run()),
             Verb::Tree(args) => instance::tree::run(&args),
             Verb::Proxy(args) => instance::proxy::run(&args),

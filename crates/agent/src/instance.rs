@@ -243,5 +243,6 @@ fn config(
             .iter()
             .map(|member| RankName { display: member.display.clone(), host: member.host.clone() })
             .collect(),
+        queue: quorate_contract::config::Queue::default(),
     }
 }

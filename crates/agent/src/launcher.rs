@@ -9,7 +9,7 @@ use crate::job::registry::Pod;
 use crate::launch::records::{self, Records};
 use crate::launch::{environment, sweep};
 use crate::program::{self, Observed};
-use crate::{hosts, instance, rsh};
+use crate::{hosts, instance, queue, rsh};
 use quorate_contract::env as names;
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ impl Launching for Launcher {
         rsh::register(&self.jobs, overlay, services);
         hosts::register(overlay, services);
         instance::register(overlay, services);
+        queue::register(&self.jobs, overlay, services);
     }
 
     fn run_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome> {

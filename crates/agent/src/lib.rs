@@ -27,6 +27,7 @@ pub mod net;
 pub mod process_management;
 pub mod program;
 pub mod query;
+pub mod queue;
 pub mod report;
 pub mod rsh;
 pub mod settings;

@@ -93,7 +93,7 @@ async fn front(overlay: Overlay, call: Call) {
     };
     let who = format!("{} ({})", request.host, overlay.config().display_name(rank));
     match overlay.open(rank, session::SERVICE, body(&request.session)).await {
-        Ok(channel) => relay(call, channel, last, (client::FAILED, Some(who))).await,
+        Ok(channel) => relay(call, channel.split(), last, (client::FAILED, Some(who))).await,
         Err(error) => {
             let why = format!("{who} cannot be reached: {error}");
             let _ = call.end(client::FAILED, Some(why)).await;

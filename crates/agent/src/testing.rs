@@ -44,6 +44,7 @@ pub(crate) fn config(groups: &[(&str, u32)]) -> AgentConfig {
         program: Program::None,
         mpi: MpiFlavor::Auto,
         names: Vec::new(),
+        queue: quorate_contract::config::Queue::default(),
     }
 }
 

@@ -37,6 +37,9 @@ pub struct AgentConfig {
     /// cluster calls them by the names that they have. Empty where `groups` give the names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<RankName>,
+    /// How the job queue works.
+    #[serde(default, skip_serializing_if = "Queue::is_default")]
+    pub queue: Queue,
 }
 
 /// What the pod of a rank is called.
@@ -47,6 +50,25 @@ pub struct RankName {
     pub display: String,
     /// Its DNS name, as long as it is known, or its host name.
     pub host: String,
+}
+
+/// The job queue on rank 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Queue {
+    /// The directory of its log and of kept output, on a volume that outlives the launcher's pod;
+    /// `None` is `queue` in the run directory, which does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<String>,
+    /// Jobs start in their order alone: none overtakes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fifo: bool,
+}
+
+impl Queue {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Names that stay the same for the life of the cluster.
@@ -394,6 +416,7 @@ mod tests {
             }),
             mpi: MpiFlavor::Auto,
             names: Vec::new(),
+            queue: Queue::default(),
         }
     }
 

@@ -151,6 +151,7 @@ fn config(dir: &Path, size: u32) -> AgentConfig {
         program: Program::None,
         mpi: MpiFlavor::Auto,
         names: Vec::new(),
+        queue: quorate_contract::config::Queue::default(),
     }
 }
 

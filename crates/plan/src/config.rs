@@ -47,6 +47,7 @@ pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, domain: Option<&str>)
             orphan_timeout_seconds: cluster.orphan_timeout_seconds,
         },
         program: program(&cluster.program),
+        queue: quorate_contract::config::Queue::default(),
         mpi: match cluster.flavor {
             Flavor::Auto => MpiFlavor::Auto,
             Flavor::OpenMPI => MpiFlavor::OpenMPI,

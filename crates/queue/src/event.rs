@@ -29,6 +29,9 @@ pub struct Entry {
 pub enum Event {
     /// The job was taken.
     Submit(Box<Submission>),
+    /// The job was taken, and is what an earlier one of the log is: written in place of
+    /// [`Event::Submit`], which it becomes when it is read.
+    Copy(Box<Copy>),
     /// Nothing that it depends on is left to wait for.
     Depend {},
     /// The scheduler may start it; higher numbers first.
@@ -120,9 +123,42 @@ pub struct Submission {
     /// Its place in an array of jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element: Option<ArrayElement>,
+    /// Its number among carbon copies, in place of `{cc}` in its specification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cc: Option<u32>,
     /// What it is; one for all jobs that were submitted together.
     #[serde(with = "shared")]
     pub spec: Arc<Jobspec>,
+}
+
+/// A job as it was taken, with the specification of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Copy {
+    /// The job whose `submit` says what this one is.
+    pub of: JobId,
+    /// The numeric id of the user who submitted it.
+    pub user: u32,
+    /// Its place in an array of jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<ArrayElement>,
+    /// Its number among carbon copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cc: Option<u32>,
+}
+
+impl Submission {
+    /// The same as a copy of another job.
+    pub fn copy_of(&self, of: JobId) -> Copy {
+        Copy { of, user: self.user, element: self.element, cc: self.cc }
+    }
+}
+
+impl Copy {
+    /// The same with the specification of the other job.
+    pub fn with(&self, spec: Arc<Jobspec>) -> Submission {
+        Submission { user: self.user, element: self.element, cc: self.cc, spec }
+    }
 }
 
 /// Whether an exception ends its job.

@@ -9,6 +9,8 @@ use crate::jobspec::Jobspec;
 use crate::pool::Allocation;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 /// Where a job is on its way.
@@ -143,6 +145,46 @@ impl Job {
         &self.submission.spec
     }
 
+    /// A text of its specification with what is known of the job in it: `{{id}}`, `{{name}}`,
+    /// `{{array}}`, `{{index}}`, and `{cc}` or `{{cc}}` for carbon copies. What has no value stays.
+    pub fn filled<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if !text.contains('{') {
+            return Cow::Borrowed(text);
+        }
+        let mut filled = text.to_owned();
+        let mut fill = |place: &str, value: &dyn fmt::Display| {
+            if filled.contains(place) {
+                filled = filled.replace(place, &value.to_string());
+            }
+        };
+        if let Some(cc) = self.submission.cc {
+            fill("{{cc}}", &cc);
+            fill("{cc}", &cc);
+        }
+        if let Some(element) = self.submission.element {
+            fill("{{array}}", &element.array);
+            fill("{{index}}", &element.index);
+        }
+        fill("{{id}}", &self.id);
+        if filled.contains("{{name}}") {
+            let name = self.name().into_owned();
+            filled = filled.replace("{{name}}", &name);
+        }
+        Cow::Owned(filled)
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> Cow<'_, str> {
+        let name = &self.spec().name;
+        match self.submission.cc {
+            Some(cc) if name.contains("{cc}") => {
+                let cc = cc.to_string();
+                Cow::Owned(name.replace("{{cc}}", &cc).replace("{cc}", &cc))
+            }
+            _ => Cow::Borrowed(name),
+        }
+    }
+
     /// Its state as users speak of it.
     pub fn phase(&self) -> Phase {
         match self.state {
@@ -189,12 +231,17 @@ impl Job {
         })
     }
 
-    /// The exit code that waiting for it gives: that of its tasks; 142 after its time limit, 143 when
-    /// cancelled with tasks running, 1 when it ended without any.
+    /// The exit code that waiting for it gives: that of its tasks; 69 when a broker was lost, 142 after
+    /// its time limit, 143 when cancelled with tasks running, 1 when it ended without any.
     pub fn exit_code(&self) -> Option<u8> {
         Some(match self.standing()? {
             Standing::Completed => 0,
             _ if self.started.is_none() => 1,
+            Standing::Failed
+                if self.cause.as_ref().is_some_and(|cause| &*cause.kind == "node-lost") =>
+            {
+                69
+            }
             Standing::TimedOut => 142,
             Standing::Cancelled => 143,
             Standing::Failed => match &self.outcome {
@@ -296,6 +343,7 @@ impl Event {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Submit(_) => "submit",
+            Self::Copy(_) => "copy",
             Self::Depend {} => "depend",
             Self::Priority { .. } => "priority",
             Self::Urgency { .. } => "urgency",

@@ -26,9 +26,12 @@ pub struct Jobspec {
     /// Seconds from its start to its forced end; `None` has no end of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<u64>,
-    /// The tasks' environment.
+    /// What is set on top of each pod's own environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// What is taken out of each pod's own environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unset: Vec<String>,
     /// The tasks' working directory.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub directory: String,
@@ -56,6 +59,9 @@ pub struct Jobspec {
     /// Goes back into the queue when a broker under it is lost, instead of failing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requeue: bool,
+    /// How its tasks are started, in words of the agent, such as `mpi` or `distribution`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
     /// The user's own words about it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -127,7 +133,7 @@ impl Default for Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Streams {
-    /// A file for standard input of rank 0; `None` is what attached clients send.
+    /// A file for standard input of rank 0; `-` is what an attached client sends, `None` nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// A file for standard output; `None` keeps it for those who attach.
@@ -256,6 +262,7 @@ impl Jobspec {
             request: Request::default(),
             time_limit: None,
             environment: BTreeMap::new(),
+            unset: Vec::new(),
             directory: String::new(),
             streams: Streams::default(),
             constraint: None,
@@ -265,6 +272,7 @@ impl Jobspec {
             singleton: false,
             begin: None,
             requeue: false,
+            options: BTreeMap::new(),
             labels: BTreeMap::new(),
         }
     }

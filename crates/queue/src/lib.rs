@@ -22,7 +22,7 @@ mod text;
 mod time;
 
 pub use constraint::{Constraint, ConstraintError};
-pub use event::{Entry, Event, Outcome, Severity, Submission};
+pub use event::{Copy, Entry, Event, Outcome, Severity, Submission};
 pub use id::{ArrayElement, JobId, JobIdError};
 pub use job::{Illegal, Job, Phase, Standing, State};
 pub use jobspec::{

@@ -276,6 +276,16 @@ impl Queue {
         self.lanes.values().map(|state| &state.lane)
     }
 
+    /// The queue that jobs are in which name none.
+    pub fn first_lane(&self) -> &str {
+        &self.first_lane
+    }
+
+    /// The queue that a job is in.
+    pub fn lane_name<'a>(&'a self, job: &'a Job) -> &'a str {
+        job.spec().queue.as_deref().unwrap_or(&self.first_lane)
+    }
+
     /// When the first jobs that do not fit start at the latest, as of the last pass.
     pub fn forecasts(&self) -> &[Forecast] {
         &self.forecasts

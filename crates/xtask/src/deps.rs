@@ -33,7 +33,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "quorate-agent",
-        &["quorate-contract", "quorate-hostlist", "quorate-overlay", "quorate-pmi", "quorate-tls"],
+        &[
+            "quorate-contract",
+            "quorate-hostlist",
+            "quorate-overlay",
+            "quorate-pmi",
+            "quorate-queue",
+            "quorate-tls",
+        ],
     ),
     ("quorate-observe", &["quorate-api", "quorate-contract", "quorate-plan"]),
     (

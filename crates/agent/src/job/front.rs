@@ -5,7 +5,7 @@
 
 use super::Jobs;
 use super::protocol::{Command, Finished, RUN, Request, Where, body, kind, split};
-use crate::broker::{Channel, Overlay};
+use crate::broker::{Overlay, Receiver, Sender};
 use crate::launch::environment::{Difference, Variables};
 use crate::launch::text;
 use crate::local::Call;
@@ -51,7 +51,8 @@ impl ClientRequest {
             env.rule(rule, &user);
         }
         self.command.env = env;
-        Request { command: self.command, place: self.place, no_kill: self.no_kill }
+        let Self { command, place, no_kill, .. } = self;
+        Request { command, place, no_kill, queued: None }
     }
 }
 
@@ -66,7 +67,9 @@ pub(super) async fn run(jobs: Jobs, overlay: Overlay, call: Call) {
     };
     let request = request.into_request(&jobs.pod().env);
     match overlay.open(0, RUN, body(&request)).await {
-        Ok(channel) => relay(call, channel, finished, (exit::BROKER_LOST, None)).await,
+        Ok(channel) => {
+            relay(call, channel.split(), finished, (exit::BROKER_LOST, None)).await;
+        }
         Err(error) => {
             let why = format!("the leader of jobs cannot be reached: {error}");
             let _ = call.end(exit::UNAVAILABLE, Some(why)).await;
@@ -97,12 +100,11 @@ pub(crate) type IsLast = fn(u8, &[u8]) -> Option<(i32, Option<String>)>;
 /// code to exit with and `who` the name to say.
 pub(crate) async fn relay(
     call: Call,
-    channel: Channel,
+    (up, mut down): (Sender, Receiver),
     last: IsLast,
     (lost, who): (i32, Option<String>),
 ) {
     let (mut client, mut to_client) = call.connection.split();
-    let (up, mut down) = channel.split();
     let upward = async move {
         loop {
             match client.recv().await {

@@ -12,7 +12,7 @@ pub use choice::program;
 use super::Jobs;
 use super::protocol::{
     Abort, Deserted, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, Waiting,
-    What, body, json, kind, message, split,
+    What, Where, body, json, kind, message, split,
 };
 use crate::broker::{CastFailed, Channel, Offline, Overlay, Sender};
 use crate::launch::outcome::{Cancel, Judge, Outcome, Session, TaskEnd, Verdict};
@@ -75,6 +75,11 @@ pub(super) enum Event {
     },
     /// The client is gone.
     ClientGone,
+    /// The job is to end: its tasks get time for it, or none.
+    Stop {
+        /// None.
+        now: bool,
+    },
 }
 
 /// Where a job's messages for its client go.
@@ -116,6 +121,11 @@ impl Handle {
     pub fn signal(&self, signal: i32) {
         let payload = Bytes::copy_from_slice(&[signal as u8]);
         let _ = self.events.send(Event::Client { kind: kind::SIGNAL, payload });
+    }
+
+    /// Ends the job: its tasks are told to, and killed after a grace, or `now`.
+    pub fn stop(&self, now: bool) {
+        let _ = self.events.send(Event::Stop { now });
     }
 
     /// Gives the tasks that read standard input a piece of it; `None` is its end.
@@ -175,7 +185,8 @@ async fn lead(
     mut queue: mpsc::UnboundedReceiver<Event>,
 ) -> Led {
     let membership = overlay.membership().borrow().clone();
-    let placement = match choose(&membership, &request.place, overlay) {
+    let placement = match choose(&membership, &request.place, request.command.distribution, overlay)
+    {
         Ok(placement) => placement,
         Err(why) => {
             let outcome = Outcome::failed(exit::FAILED, Reason::Infeasible, why);
@@ -206,6 +217,11 @@ async fn lead(
         one_host: one_host(&membership, &placement),
         universe: membership.online.values().map(|member| member.inventory.slots).sum(),
         placement: placement.clone(),
+        queued: request.queued,
+        shares: match request.place {
+            Where::Allotted(shares) => shares,
+            Where::Slots(_) | Where::Brokers(_) => Vec::new(),
+        },
     };
     let mut taken = Slowest::new(brokers.len());
     for node in 0..brokers.len() {
@@ -438,7 +454,11 @@ impl Job<'_> {
                     self.order(What::Signal(i32::from(*signal))).await;
                 }
             }
-            Event::Client { kind: kind::KILL, .. } => {
+            Event::Stop { now: false } => {
+                let verdict = self.judge.canceled(Cancel::Signal(libc::SIGTERM));
+                self.end(verdict);
+            }
+            Event::Client { kind: kind::KILL, .. } | Event::Stop { now: true } => {
                 let _ = self.judge.canceled(Cancel::Signal(libc::SIGINT));
                 self.order(What::Stop { grace_ms: 0 }).await;
                 self.give_up_at.get_or_insert(Instant::now() + END_LIMIT);

@@ -21,6 +21,7 @@ use crate::process_management::{Event, OverOverlay, Server, Ways};
 use crate::sys;
 use bytes::Bytes;
 use quorate_contract::env as names;
+use quorate_hostlist::IdSet;
 use quorate_pmi::{Exit, JobSpec, Layout, Offer, RankState, Sequence};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
@@ -212,12 +213,16 @@ impl Tasks<'_> {
             env.entry("OMPI_MCA_btl_vader_backing_directory".into())
                 .or_insert_with(|| self.dir.clone().into_os_string());
         }
-        let sets = pod.allowance.sets(
-            command.binding,
-            self.ranks.len() as u32,
-            command.cpus_per_task,
-            self.overlay.rank(),
-        );
+        let (tasks, turn) = (self.ranks.len() as u32, self.overlay.rank());
+        let share = self.launch.shares.get(self.node as usize);
+        let sets = match share.and_then(|share| share.slots.parse::<IdSet>().ok()) {
+            Some(slots) => {
+                let slots: Vec<u32> = slots.iter().collect();
+                let asked = command.cpus_per_task.is_some();
+                pod.allowance.sets_within(command.binding, &slots, tasks, asked, turn)
+            }
+            None => pod.allowance.sets(command.binding, tasks, command.cpus_per_task, turn),
+        };
         let stdin = command.stdin;
         self.taken = Slowest::new(self.ranks.len());
         for (local, rank) in self.ranks.clone().into_iter().enumerate() {
@@ -313,7 +318,7 @@ impl Tasks<'_> {
     ) -> Result<(), TaskEnd> {
         let mut env = env.clone();
         let standing = Standing {
-            job: &self.launch.job.to_string(),
+            job: &self.launch.queued.unwrap_or(self.launch.job).to_string(),
             rank,
             size: self.launch.placement.tasks(),
             local_rank: local,

@@ -8,7 +8,7 @@
 use crate::launch::affinity::Binding;
 use crate::launch::environment::Difference;
 use crate::launch::outcome::Outcome;
-use crate::launch::place::{Ask, Placement};
+use crate::launch::place::{Ask, Distribution, Placement};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,6 +23,9 @@ pub const LAUNCH: &str = "job.launch";
 pub const ORDER: &str = "job.order";
 /// Request service on members: a [`Modex`].
 pub const MODEX: &str = "job.modex";
+/// Request service on members: a job's number in the queue. It is answered when none of its tasks
+/// is left there.
+pub const GONE: &str = "job.gone";
 
 /// Bytes of stdin that may be under way to a task, from the client to its pipe.
 pub const STDIN_WINDOW: usize = 256 * 1024;
@@ -95,6 +98,23 @@ pub enum Where {
     Slots(Ask),
     /// One on each of these brokers, whatever their slots: an id set, or `all`.
     Brokers(String),
+    /// What the queue has allotted, ascending by broker.
+    Allotted(Vec<Share>),
+}
+
+/// What a job of the queue has of one broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Share {
+    /// The broker.
+    pub broker: u32,
+    /// Its tasks there, at least one.
+    pub tasks: u32,
+    /// Which of the broker's slots, counted from 0: an id set.
+    pub slots: String,
+    /// Places of accelerators in the broker's inventory: an id set.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub gpus: String,
 }
 
 /// What does not depend on where tasks go.
@@ -129,6 +149,9 @@ pub struct Command {
     /// Pieces of output are passed on as they come, not line by line.
     #[serde(default)]
     pub unbuffered: bool,
+    /// The order of ranks over what the queue has allotted.
+    #[serde(default)]
+    pub distribution: Distribution,
 }
 
 /// A client's request to run a job.
@@ -142,6 +165,9 @@ pub struct Request {
     /// A failing task leaves the others alone.
     #[serde(default)]
     pub no_kill: bool,
+    /// The job's number in the queue, by which people know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<u64>,
 }
 
 /// The leader's order to start tasks, the same for all members.
@@ -165,6 +191,12 @@ pub struct Launch {
     pub one_host: bool,
     /// Slots of the whole cluster, for MPI's universe size.
     pub universe: u32,
+    /// The job's number in the queue, by which people know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<u64>,
+    /// What the queue has allotted, in the order of the placement; empty for other jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<Share>,
 }
 
 /// A member's opening of its channel.

@@ -72,6 +72,10 @@ struct Tables {
 struct Member {
     orders: mpsc::UnboundedSender<protocol::What>,
     server: Option<Server>,
+    /// Its job's number in the queue.
+    queued: Option<u64>,
+    /// Closed when nothing of it is left.
+    here: watch::Sender<()>,
 }
 
 impl std::fmt::Debug for Member {
@@ -187,6 +191,16 @@ impl Jobs {
             let jobs = jobs.clone();
             async move { jobs.modex(&body).await }
         });
+        let jobs = self.clone();
+        services.on_request(protocol::GONE, move |_, body| {
+            let jobs = jobs.clone();
+            async move {
+                let queued: u64 =
+                    serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+                jobs.gone(queued).await;
+                Ok(Bytes::new())
+            }
+        });
         let (jobs, node) = (self.clone(), overlay.clone());
         services.on_verb(front::RUN_VERB, move |call| front::run(jobs.clone(), node.clone(), call));
     }
@@ -286,7 +300,9 @@ impl Jobs {
         };
         let (orders, receiver) = mpsc::unbounded_channel();
         let job = launch.job;
-        self.tables().members.insert(job, Member { orders, server: None });
+        let here = watch::Sender::new(());
+        let member = Member { orders, server: None, queued: launch.queued, here };
+        self.tables().members.insert(job, member);
         let busy = self.busy();
         let (jobs, overlay) = (self.clone(), overlay.clone());
         tokio::spawn(async move {
@@ -300,6 +316,18 @@ impl Jobs {
         let Ok(order) = serde_json::from_slice::<protocol::Order>(body) else { return };
         if let Some(member) = self.tables().members.get(&order.job) {
             let _ = member.orders.send(order.what);
+        }
+    }
+
+    /// Waits until this broker has nothing of a job of the queue any more.
+    async fn gone(&self, queued: u64) {
+        let here: Vec<watch::Receiver<()>> = {
+            let tables = self.tables();
+            let of_it = tables.members.values().filter(|member| member.queued == Some(queued));
+            of_it.map(|member| member.here.subscribe()).collect()
+        };
+        for mut member in here {
+            while member.changed().await.is_ok() {}
         }
     }
 

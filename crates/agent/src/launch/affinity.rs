@@ -115,6 +115,35 @@ impl Allowance {
     }
 }
 
+impl Allowance {
+    /// The CPU sets of `tasks` tasks that together have these of the broker's slots, so that jobs
+    /// beside each other share no CPU. Bound as in [`Self::sets`]; `asked` says that the user asked
+    /// for CPUs per task. A broker with more slots than CPUs leaves its tasks free.
+    pub fn sets_within(
+        &self,
+        binding: Binding,
+        slots: &[u32],
+        tasks: u32,
+        asked: bool,
+        turn: u32,
+    ) -> Vec<Option<Vec<u32>>> {
+        let have = self.cpus.len() as u32;
+        let each = slots.len() / tasks.max(1) as usize;
+        let beyond = slots.iter().any(|slot| *slot >= have);
+        if binding == Binding::None || !(asked || self.exclusive()) || each == 0 || beyond {
+            return vec![None; tasks as usize];
+        }
+        let shift = if self.exclusive() { 0 } else { turn % have };
+        let cpu = |slot: &u32| self.cpus[((slot + shift) % have) as usize];
+        let set = |slots: &[u32]| {
+            let mut set: Vec<u32> = slots.iter().map(cpu).collect();
+            set.sort_unstable();
+            Some(set)
+        };
+        slots.chunks(each).take(tasks as usize).map(set).collect()
+    }
+}
+
 /// The cgroup directories of this process, innermost first.
 struct Groups {
     /// Unified hierarchy.

@@ -40,6 +40,7 @@ fn config() -> AgentConfig {
         program: Program::None,
         mpi: MpiFlavor::Auto,
         names: Vec::new(),
+        queue: quorate_contract::config::Queue::default(),
     }
 }
 

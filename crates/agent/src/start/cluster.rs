@@ -236,5 +236,6 @@ fn config(args: &Args, size: u32, min_size: u32, dir: &Path) -> AgentConfig {
         program,
         mpi: MpiFlavor::Auto,
         names: Vec::new(),
+        queue: quorate_contract::config::Queue::default(),
     }
 }

@@ -107,6 +107,7 @@ impl Plan {
             program: self.program.clone(),
             mpi: MpiFlavor::Auto,
             names: Vec::new(),
+            queue: quorate_contract::config::Queue::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 fn submit(id: u64) -> Entry {
     let spec = Arc::new(Jobspec::command("line\nbreak", &["echo", "größer", "a b"]));
-    let submission = Submission { user: 1000, element: None, spec };
+    let submission = Submission { user: 1000, element: None, cc: None, spec };
     Entry { time: Time(7), job: Some(JobId(id)), event: Event::Submit(Box::new(submission)) }
 }
 

@@ -141,6 +141,17 @@ impl Queue {
         Ok(())
     }
 
+    /// The tasks of a job were lost with nobody to say how they ended: it fails with that once, or
+    /// begins again if it asked for it. Its nodes stay with it until [`Queue::finished`].
+    pub fn tasks_lost(&mut self, now: Time, id: JobId, why: &str) -> Result<(), QueueError> {
+        let job = self.known(id)?;
+        if job.holds_nodes() && job.outcome.is_none() && job.cause.is_none() {
+            self.fail(now, id, "node-lost", why);
+            self.effects.retain(|effect| *effect != Effect::Stop(id));
+        }
+        Ok(())
+    }
+
     /// Lets time pass: jobs begin that waited for a moment, and end that have used up their time.
     pub fn tick(&mut self, now: Time) {
         while let Some(&(time, id)) = self.timers.first() {

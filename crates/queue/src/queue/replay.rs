@@ -5,8 +5,10 @@ use super::{Queue, QueueError, Settings};
 use crate::event::{Entry, Event};
 use crate::id::JobId;
 use crate::job::{Job, State};
+use crate::jobspec::Jobspec;
 use crate::time::Time;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// A queue made from its log.
 #[derive(Debug)]
@@ -33,14 +35,28 @@ impl Queue {
         for id in &aside {
             queue.next = queue.next.max(JobId(id.0 + 1));
         }
-        for Entry { time, job, event } in entries {
+        // What the jobs of whole submissions are, also of those that were purged since.
+        let mut specs: HashMap<JobId, Arc<Jobspec>> = HashMap::new();
+        for Entry { time, job, mut event } in entries {
             let Some(id) = job else {
                 queue.replay_own(event)?;
                 continue;
             };
             queue.next = queue.next.max(JobId(id.0.saturating_add(1)));
+            if let Event::Submit(submission) = &event {
+                specs.insert(id, Arc::clone(&submission.spec));
+            }
             if aside.contains(&id) {
                 continue;
+            }
+            if let Event::Copy(copy) = &event {
+                let Some(spec) = specs.get(&copy.of) else {
+                    aside.insert(id);
+                    let reason = format!("what it is stood with job {}, which is lost", copy.of);
+                    set_aside.push((id, reason));
+                    continue;
+                };
+                event = Event::Submit(Box::new(copy.with(Arc::clone(spec))));
             }
             if let Err(reason) = queue.replay_job(time, id, event) {
                 queue.forget(id);
@@ -75,11 +91,17 @@ impl Queue {
                 .drains()
                 .map(|(rank, reason)| own(Event::Drain { rank, reason: reason.into() })),
         );
+        let mut said: HashMap<*const Jobspec, JobId> = HashMap::new();
         for job in self.jobs.values() {
-            entries.extend(job.history.iter().map(|(time, event)| Entry {
-                time: *time,
-                job: Some(job.id),
-                event: event.clone(),
+            let first = *said.entry(Arc::as_ptr(&job.submission.spec)).or_insert(job.id);
+            entries.extend(job.history.iter().map(|(time, event)| {
+                let event = match event {
+                    Event::Submit(submission) if first != job.id => {
+                        Event::Copy(Box::new(submission.copy_of(first)))
+                    }
+                    event => event.clone(),
+                };
+                Entry { time: *time, job: Some(job.id), event }
             }));
         }
         entries
@@ -119,7 +141,7 @@ impl Queue {
     }
 
     /// Takes a job out of everything.
-    fn forget(&mut self, id: JobId) {
+    pub(super) fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.order.remove(&(u32::MAX - job.priority, id));
         self.conditions.remove(&id);

@@ -1,6 +1,6 @@
 //! Taking jobs: all that can be known to be wrong is said at once, and nothing is taken then.
 
-use super::{Queue, QueueError};
+use super::{Effect, Queue, QueueError};
 use crate::event::{Event, Submission};
 use crate::id::{ArrayElement, JobId};
 use crate::job::Job;
@@ -8,6 +8,7 @@ use crate::jobspec::{Condition, Jobspec, Request};
 use crate::pool::{Pool, Want};
 use crate::time::Time;
 use quorate_hostlist::IdSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The most jobs of one submission.
@@ -20,6 +21,11 @@ pub enum Copies {
     One,
     /// Independent jobs that are all the same.
     Many(u32),
+    /// Independent jobs, each with a number of its own in place of `{cc}`.
+    Each {
+        /// The numbers.
+        numbers: IdSet,
+    },
     /// An array: one job for each index.
     Array {
         /// The indices.
@@ -34,22 +40,25 @@ impl Copies {
         match self {
             Self::One => 1,
             Self::Many(count) => (*count).into(),
+            Self::Each { numbers } => numbers.len() as u64,
             Self::Array { indices, .. } => indices.len() as u64,
         }
     }
 
-    fn elements(&self, first: JobId) -> Box<dyn Iterator<Item = Option<ArrayElement>> + '_> {
+    /// Place in an array and number among copies of each job.
+    fn elements(&self, first: JobId) -> Box<dyn Iterator<Item = Place> + '_> {
         match self {
-            Self::One => Box::new(std::iter::once(None)),
-            Self::Many(count) => Box::new((0..*count).map(|_| None)),
-            Self::Array { indices, limit } => Box::new(
-                indices
-                    .iter()
-                    .map(move |index| Some(ArrayElement { array: first, index, limit: *limit })),
-            ),
+            Self::One => Box::new(std::iter::once((None, None))),
+            Self::Many(count) => Box::new((0..*count).map(|_| (None, None))),
+            Self::Each { numbers } => Box::new(numbers.iter().map(|number| (None, Some(number)))),
+            Self::Array { indices, limit } => Box::new(indices.iter().map(move |index| {
+                (Some(ArrayElement { array: first, index, limit: *limit }), None)
+            })),
         }
     }
 }
+
+type Place = (Option<ArrayElement>, Option<u32>);
 
 impl Queue {
     /// Takes a job or several; answers the number of the first, the others follow it.
@@ -67,16 +76,39 @@ impl Queue {
         spec.time_limit = self.admit(&spec)?;
         let first = self.next;
         let spec = Arc::new(spec);
-        for element in copies.elements(first) {
+        for (element, cc) in copies.elements(first) {
             let id = self.next;
             self.next = JobId(id.0 + 1);
-            let submission = Box::new(Submission { user, element, spec: Arc::clone(&spec) });
-            self.record(now, Some(id), Event::Submit(submission.clone()));
+            let submission = Box::new(Submission { user, element, cc, spec: Arc::clone(&spec) });
+            let event = if id == first {
+                Event::Submit(submission.clone())
+            } else {
+                Event::Copy(Box::new(submission.copy_of(first)))
+            };
+            self.record(now, Some(id), event);
             self.enter(Job::new(id, now, submission));
             self.stirred.push_back(id);
         }
         self.settle(now);
         Ok(first)
+    }
+
+    /// Takes jobs back that nobody was told of, because their entries could not be made durable.
+    pub fn retract(&mut self, jobs: &BTreeSet<JobId>) {
+        for id in jobs {
+            self.forget(*id);
+        }
+        self.entries.retain(|entry| entry.job.is_none_or(|id| !jobs.contains(&id)));
+        self.effects.retain(|effect| {
+            let (Effect::Launch(id) | Effect::Stop(id)) = effect;
+            !jobs.contains(id)
+        });
+        self.restless = true;
+    }
+
+    /// Whether more brokers may come than are known: what does not fit then waits.
+    pub fn set_may_grow(&mut self, may_grow: bool) {
+        self.may_grow = may_grow;
     }
 
     /// Whether a job would be taken; answers the time limit that it would get.

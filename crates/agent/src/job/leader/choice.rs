@@ -5,7 +5,7 @@
 //! from the random name of a job it is pure.
 
 use crate::broker::{Membership, Overlay};
-use crate::job::protocol::{Command, Request, Where};
+use crate::job::protocol::{Command, Request, Share, Where};
 use crate::launch::environment::Difference;
 use crate::launch::place::{Ask, Distribution, Offer, Placement, Spread, Tasks, place};
 use quorate_contract::config::Parallel;
@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) fn choose(
     membership: &Membership,
     wanted: &Where,
+    distribution: Distribution,
     overlay: &Overlay,
 ) -> Result<Placement, String> {
     match wanted {
@@ -46,6 +47,16 @@ pub(super) fn choose(
             }
             let brokers = brokers.into_iter().map(|broker| (broker, 1)).collect();
             Ok(Placement { brokers, distribution: Distribution::Block })
+        }
+        Where::Allotted(shares) => {
+            for Share { broker, .. } in shares {
+                if !membership.online.contains_key(broker) {
+                    let pod = overlay.config().display_name(*broker);
+                    return Err(format!("rank {broker} ({pod}) is not connected any more"));
+                }
+            }
+            let brokers = shares.iter().map(|share| (share.broker, share.tasks)).collect();
+            Ok(Placement { brokers, distribution })
         }
     }
 }
@@ -107,6 +118,7 @@ pub fn program(parallel: &Parallel) -> Request {
         },
         place: Where::Slots(ask),
         no_kill: false,
+        queued: None,
     }
 }
 

@@ -1,0 +1,35 @@
+//! The job queue of the cluster: rank 0 keeps it, verbs typed in any pod talk to it.
+//!
+//! ```text
+//!   client ──socket──▶ front ──channel──▶ service ──commands──▶ keeper ──▶ log
+//!          ◀─ answers ─      ◀─ answers ──        ◀─ replies ──   │ effects, once durable
+//!                                                               runner ──▶ job::leader ──▶ tasks
+//! ```
+//!
+//! [`quorate_queue::Queue`] decides; the [`keeper`] is the one task that owns it, makes what it
+//! decided durable and has it carried out. Nobody else changes a job.
+
+pub mod arguments;
+mod client;
+mod facts;
+mod keeper;
+mod output;
+pub mod protocol;
+mod runner;
+mod service;
+mod store;
+mod table;
+mod talk;
+mod verbs;
+
+use crate::broker::{Overlay, Services};
+use crate::job::Jobs;
+
+/// Adds the services and verbs of the queue; on rank 0 the queue itself.
+pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
+    let keeping = (overlay.rank() == 0).then(|| keeper::start(jobs.clone(), overlay.clone()));
+    verbs::register(jobs, overlay, keeping.as_ref(), services);
+    if let Some(keeping) = keeping {
+        service::register(&keeping, services);
+    }
+}

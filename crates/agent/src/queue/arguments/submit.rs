@@ -1,0 +1,374 @@
+//! `quorate-agent submit`.
+
+use super::dependency::dependencies;
+use super::{duration, misused, now, print, table_of_ends};
+use crate::job::client::{self as streams, Labels};
+use crate::launch::text;
+use crate::query::Where;
+use crate::queue::client::{self, Own};
+use crate::queue::protocol::{Copies, JobFacts, Question, Submit, Submitted, Then};
+use clap::Args;
+use quorate_contract::exit;
+use quorate_queue::{Jobspec, Program, Request, Streams};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Put a program into the job queue.
+///
+/// Prints the job's number. The job starts when its turn comes and there is room for it; its output is
+/// kept for `attach`, or goes to the files of --output and --error.
+///
+/// In --output, --error, --input and --name, {{id}} is the job's number, {{name}} its name and {cc} the
+/// number of a copy, which stands in the command, too.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  quorate-agent submit -N2 -n8 -t 30m ./solver mesh.h5
+  quorate-agent submit --cc 1-100 ./one-case {cc}
+  quorate-agent submit --dependency afterok:17 --output 'log-{{id}}' ./next-step
+  quorate-agent submit --wait ./quick")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub struct SubmitArgs {
+    /// Tasks in all (default 1, or one per node with -N)
+    #[arg(short = 'n', long, value_name = "N")]
+    ntasks: Option<u32>,
+    /// Nodes, as N or FEWEST-MOST; each gets at least one task
+    #[arg(short = 'N', long, value_name = "N", value_parser = nodes)]
+    nodes: Option<(u32, u32)>,
+    /// The most tasks of one node
+    #[arg(long, value_name = "N", visible_alias = "ntasks-per-node")]
+    tasks_per_node: Option<u32>,
+    /// Cores of each task
+    #[arg(short = 'c', long, value_name = "N", visible_alias = "cores-per-task")]
+    cpus_per_task: Option<u32>,
+    /// Accelerators of each task
+    #[arg(short = 'g', long, value_name = "N")]
+    gpus_per_task: Option<u32>,
+    /// Memory on each node: 512M, 2G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    mem: Option<u64>,
+    /// Have nodes to itself
+    #[arg(short = 'x', long)]
+    exclusive: bool,
+    /// The time it may take: 90s, 15m, 1.5h, 2d; a bare number is minutes, and 1:30 is 90 seconds
+    #[arg(short = 't', long, value_name = "TIME", value_parser = duration::seconds)]
+    time_limit: Option<u64>,
+    /// What people call it (default: the command's name)
+    #[arg(long, value_name = "NAME", visible_alias = "job-name")]
+    name: Option<String>,
+    /// A word of your own about it; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    label: Vec<(String, String)>,
+    /// The queue
+    #[arg(short = 'q', long, value_name = "NAME")]
+    queue: Option<String>,
+    /// 0 (held) to 31; higher starts first
+    #[arg(long, value_name = "N", default_value_t = quorate_queue::URGENCY)]
+    urgency: u8,
+    /// Wait for other jobs: afterok:17, afterany, afternotok, after, singleton; joined by commas
+    #[arg(short = 'd', long, value_name = "WHAT")]
+    dependency: Option<String>,
+    /// Do not start before: +1h, @SECONDS, 2030-01-31T12:00 (UTC)
+    #[arg(long, value_name = "WHEN", visible_alias = "begin-time")]
+    begin: Option<String>,
+    /// Begin again when a broker under it is lost, instead of failing
+    #[arg(long)]
+    requeue: bool,
+    /// The directory to start in (default: this one)
+    #[arg(short = 'D', long, value_name = "DIR", visible_alias = "chdir")]
+    cwd: Option<PathBuf>,
+    /// Set NAME=VALUE, take NAME along, or leave -NAME out; may be repeated
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    env: Vec<String>,
+    /// A file for stdout, on the launcher
+    #[arg(long, value_name = "FILE")]
+    output: Option<String>,
+    /// A file for stderr (default: where stdout goes)
+    #[arg(long, value_name = "FILE")]
+    error: Option<String>,
+    /// A file for the stdin of rank 0, or - for that of who attaches
+    #[arg(long, value_name = "FILE")]
+    input: Option<String>,
+    /// Add to the files of --output and --error
+    #[arg(long)]
+    append: bool,
+    /// Start each line of output with the task's rank
+    #[arg(short = 'l', long)]
+    label_io: bool,
+    /// How tasks are started: mpi=none, cpu-bind=none, distribution=cyclic, stdin=all, unbuffered, no-kill
+    #[arg(long, value_name = "KEY[=VALUE]", value_parser = option)]
+    option: Vec<(String, String)>,
+    /// One job for each number of a set such as 1-100, which stands for {cc} in the command
+    #[arg(long, value_name = "SET", conflicts_with = "bcc")]
+    cc: Option<String>,
+    /// As many jobs as a set has numbers, all the same
+    #[arg(long, value_name = "SET")]
+    bcc: Option<String>,
+    /// Wait for the end; exits with the highest code
+    #[arg(long)]
+    wait: bool,
+    /// Show the output until the end; exits with the job's code
+    #[arg(long, conflicts_with_all = ["wait", "cc", "bcc"])]
+    watch: bool,
+    /// With --wait, show how many are done
+    #[arg(long, requires = "wait")]
+    progress: bool,
+    /// Do not print numbers
+    #[arg(short = 'Q', long)]
+    quiet: bool,
+    /// Print the jobspec, and submit nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Say whether it would be taken, and submit nothing
+    #[arg(long, conflicts_with = "dry_run")]
+    test_only: bool,
+    #[command(flatten)]
+    place: Where,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl SubmitArgs {
+    /// Runs the verb; gives the code to exit with.
+    pub fn run(&self) -> anyhow::Result<i32> {
+        let submit = match self.submit() {
+            Ok(submit) => submit,
+            Err(why) => return Ok(misused(&why)),
+        };
+        if self.dry_run {
+            print(&format!("{}\n", serde_json::to_string_pretty(&submit.spec)?))?;
+            return Ok(exit::OK);
+        }
+        let own = Own { env: Some(streams::own_environment()), rules: self.env.clone() };
+        let hello = client::hello(&Question::Submit(Box::new(submit)), own);
+        let socket = self.place.path();
+        if self.watch {
+            let labels = if self.label_io { Labels::Task } else { Labels::None };
+            let stdin = self.input.as_deref() == Some("-");
+            let options = streams::Options { labels, stdin, waits_for_placement: false };
+            let end = streams::call(&socket, &hello, &options);
+            return Ok(streams::conclude(end, exit::UNAVAILABLE));
+        }
+        let mut first = true;
+        let mut progress = None;
+        client::ask(&socket, &hello, |answer| {
+            if std::mem::take(&mut first) {
+                let submitted: Submitted = client::read(&answer)?;
+                progress =
+                    self.progress.then(|| Progress { all: submitted.count, ..Progress::default() });
+                return self.say(submitted);
+            }
+            let ended: Vec<JobFacts> = client::read(&answer)?;
+            if let Some(progress) = &mut progress {
+                progress.more(&ended);
+            }
+            if !self.quiet && progress.is_none() {
+                table_of_ends(&ended, submitted_alone(self));
+            }
+            Ok(())
+        })
+    }
+
+    fn say(&self, submitted: Submitted) -> anyhow::Result<()> {
+        if self.test_only {
+            crate::sys::complain("it would be taken");
+            return Ok(());
+        }
+        if self.quiet {
+            return Ok(());
+        }
+        let ids = submitted.first.0..submitted.first.0 + submitted.count;
+        let text = ids.fold(String::new(), |mut text, id| {
+            text.push_str(&id.to_string());
+            text.push('\n');
+            text
+        });
+        print(&text)
+    }
+
+    fn submit(&self) -> Result<Submit, String> {
+        let copies = match (&self.cc, &self.bcc) {
+            (Some(set), _) => Copies::Each(numbers(set)?.to_string()),
+            (None, Some(set)) => {
+                Copies::Many(u32::try_from(numbers(set)?.len()).unwrap_or(u32::MAX))
+            }
+            (None, None) => Copies::One,
+        };
+        let then = if self.watch {
+            Then::Attach { stdin: self.input.as_deref() == Some("-") }
+        } else if self.wait {
+            Then::Wait
+        } else {
+            Then::Nothing
+        };
+        Ok(Submit { spec: self.spec()?, copies, then, test: self.test_only })
+    }
+
+    fn spec(&self) -> Result<Jobspec, String> {
+        let tasks = self.ntasks.unwrap_or_else(|| {
+            let nodes = self.nodes.map_or(1, |(fewest, _)| fewest);
+            nodes.saturating_mul(self.tasks_per_node.filter(|_| self.nodes.is_some()).unwrap_or(1))
+        });
+        let depends = match &self.dependency {
+            Some(text) => dependencies(text).map_err(|error| format!("--dependency: {error}"))?,
+            None => super::dependency::Depends::default(),
+        };
+        let begin = self.begin.as_ref().map(|text| duration::moment(text, now())).transpose();
+        let mut options: BTreeMap<String, String> = self.option.iter().cloned().collect();
+        if self.cwd.is_some() {
+            options.insert("cwd".into(), "required".into());
+        }
+        if self.cpus_per_task.is_some() {
+            options.entry("cpu-bind".into()).or_insert_with(|| "task".into());
+        }
+        let directory = match &self.cwd {
+            Some(dir) => Some(std::path::absolute(dir).map_err(|error| format!("--cwd: {error}"))?),
+            None => std::env::current_dir().ok(),
+        };
+        let spec = Jobspec {
+            name: self.name.clone().unwrap_or_else(|| called(&self.command)),
+            program: Program::Command(self.command.iter().map(text::encode).collect()),
+            request: Request {
+                tasks,
+                nodes: self.nodes,
+                tasks_per_node: self.tasks_per_node,
+                cores_per_task: self.cpus_per_task.unwrap_or(1),
+                gpus_per_task: self.gpus_per_task.unwrap_or(0),
+                memory_per_node: self.mem.unwrap_or(0),
+                memory_per_task: 0,
+                exclusive: self.exclusive,
+            },
+            time_limit: self.time_limit.filter(|seconds| *seconds > 0),
+            directory: directory.map(text::encode).unwrap_or_default(),
+            streams: Streams {
+                input: self.input.clone(),
+                output: self.output.clone(),
+                error: self.error.clone(),
+                append: self.append,
+                label: self.label_io,
+            },
+            urgency: self.urgency,
+            queue: self.queue.clone(),
+            dependencies: depends.on,
+            singleton: depends.singleton,
+            begin: begin.map_err(|error| format!("--begin: {error}"))?,
+            requeue: self.requeue,
+            options,
+            labels: self.label.iter().cloned().collect(),
+            ..Jobspec::command("", &[])
+        };
+        spec.check().map_err(|error| refused(&error))?;
+        Ok(spec)
+    }
+}
+
+/// The words of a refusal, with flags in place of fields.
+fn refused(error: &dyn std::error::Error) -> String {
+    let text = crate::queue::keeper::chain(error);
+    let flags = [
+        ("request.tasksPerNode", "--tasks-per-node"),
+        ("request.coresPerTask", "--cpus-per-task"),
+        ("request.tasks", "--ntasks"),
+        ("request.nodes", "--nodes"),
+        ("timeLimit", "--time-limit"),
+    ];
+    flags.iter().fold(text, |text, (field, flag)| text.replace(field, flag))
+}
+
+fn submitted_alone(args: &SubmitArgs) -> bool {
+    args.cc.is_none() && args.bcc.is_none()
+}
+
+/// A command's own name.
+fn called(command: &[OsString]) -> String {
+    let first = command.first().map(Path::new);
+    let name = first.and_then(Path::file_name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// How many of many jobs are over.
+#[derive(Debug, Default)]
+struct Progress {
+    all: u64,
+    done: u64,
+    failed: u64,
+    shown: u64,
+}
+
+impl Progress {
+    fn more(&mut self, ended: &[JobFacts]) {
+        self.done += ended.len() as u64;
+        self.failed += ended.iter().filter(|job| job.code != Some(0)).count() as u64;
+        let percent = self.done * 100 / self.all.max(1);
+        if percent > self.shown || self.done == self.all {
+            self.shown = percent;
+            crate::sys::complain(&format!(
+                "{} of {} jobs are over, {} of them failed",
+                self.done, self.all, self.failed
+            ));
+        }
+    }
+}
+
+fn numbers(set: &str) -> Result<quorate_hostlist::IdSet, String> {
+    set.parse().map_err(|error| format!("`{set}` is not a set of numbers such as 1-100: {error}"))
+}
+
+fn nodes(text: &str) -> Result<(u32, u32), String> {
+    let number = |text: &str| {
+        text.parse::<u32>()
+            .map_err(|_| format!("`{text}` is not a number of nodes: write 4 or 2-8"))
+    };
+    match text.split_once('-') {
+        Some((fewest, most)) => Ok((number(fewest)?, number(most)?)),
+        None => number(text).map(|count| (count, count)),
+    }
+}
+
+/// Bytes, as `512M` or `2G`; a bare number is mebibytes, as in Slurm.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not an amount of memory: write 512M or 2G");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "k" => 10,
+        "" | "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it must be KEY=VALUE".to_owned()),
+    }
+}
+
+/// An option of the start, with the values that it takes.
+fn option(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let takes: &[&str] = match name {
+        "mpi" => &["auto", "pmi1", "pmi2", "pmix", "none"],
+        "cpu-bind" => &["auto", "none", "task"],
+        "distribution" => &["block", "cyclic"],
+        "stdin" => &["first", "all"],
+        "unbuffered" | "no-kill" | "pmi-port" => &[""],
+        _ => {
+            return Err("the options are mpi, cpu-bind, distribution, stdin, unbuffered, no-kill \
+                        and pmi-port"
+                .to_owned());
+        }
+    };
+    if !takes.contains(&value) {
+        return Err(match takes {
+            [""] => format!("{name} takes no value"),
+            takes => format!("{name} is one of {}", takes.join(", ")),
+        });
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}

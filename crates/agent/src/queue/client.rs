@@ -1,0 +1,85 @@
+//! A verb of the queue as a client: asks the broker of its pod and reads what comes.
+//!
+//! Owns: the conversation, and the codes for a broker that does not answer. What is printed is the
+//! verb's business.
+
+use super::protocol::{QUEUE, Question, kind};
+use super::talk::Whole;
+use super::verbs::Asked;
+use crate::local::{self, End, Hello, LocalError, connect};
+use crate::query::block_on;
+use anyhow::Context;
+use bytes::Bytes;
+use quorate_contract::exit;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// What a client tells with a question.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    /// Its environment.
+    pub(super) env: Option<Vec<(String, String)>>,
+    /// Rules of `--env`.
+    pub(super) rules: Vec<String>,
+}
+
+/// The opening of a call.
+pub(super) fn hello(question: &Question, own: Own) -> Hello {
+    let question = serde_json::to_value(question).expect("plain data always serializes");
+    let asked = Asked { question, env: own.env, env_rules: own.rules };
+    let args = serde_json::to_value(&asked).expect("plain data always serializes");
+    Hello { verb: QUEUE.to_owned(), args }
+}
+
+/// Asks, and hands over each answer; gives the code to exit with. What went wrong is said.
+pub(super) fn ask(
+    socket: &Path,
+    hello: &Hello,
+    mut answer: impl FnMut(Bytes) -> anyhow::Result<()>,
+) -> anyhow::Result<i32> {
+    block_on(async {
+        let mut connection = match connect(socket, hello).await {
+            Ok(connection) => connection,
+            Err(error @ LocalError::Connect { .. }) => {
+                crate::sys::complain(&format!("{:#}", anyhow::Error::from(error)));
+                return Ok(exit::UNAVAILABLE);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut whole = Whole::default();
+        while let Some((kind, payload)) = connection.recv().await? {
+            let Some((kind, payload)) = whole.add(kind, payload) else { continue };
+            match kind {
+                kind::ANSWER => answer(payload)?,
+                local::kind::END => {
+                    let end: End = serde_json::from_slice(&payload)?;
+                    if let Some(error) = end.error {
+                        crate::sys::complain(&error);
+                    }
+                    return Ok(end.code);
+                }
+                _ => {}
+            }
+        }
+        Err(LocalError::NoEnd.into())
+    })?
+}
+
+/// Asks a question whose answers are lists; gives all of it and the code.
+pub(super) fn list<T: DeserializeOwned>(
+    socket: &Path,
+    question: &Question,
+) -> anyhow::Result<(Vec<T>, i32)> {
+    let mut all = Vec::new();
+    let code = ask(socket, &hello(question, Own::default()), |answer| {
+        let some: Vec<T> = read(&answer)?;
+        all.extend(some);
+        Ok(())
+    })?;
+    Ok((all, code))
+}
+
+/// Reads an answer.
+pub(super) fn read<T: DeserializeOwned>(answer: &Bytes) -> anyhow::Result<T> {
+    serde_json::from_slice(answer).context("the broker's answer is not understood")
+}

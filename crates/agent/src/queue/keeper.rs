@@ -1,0 +1,550 @@
+//! The keeper: the one task on rank 0 that owns the queue.
+//!
+//! ```text
+//!   commands ─▶ queue decides ─▶ log (one write, one fdatasync) ─▶ replies, effects
+//! ```
+//!
+//! It takes all commands that wait in one go, so that many share one write. Nobody is told anything, and
+//! nothing is started, before the entries that say so are durable. When the log takes nothing, submissions
+//! are refused with the reason and jobs that run end as they would; it is tried again until it does.
+
+mod nodes;
+
+use super::output::spool_path;
+use super::runner::Runner;
+use super::store::{Opened, Store};
+use crate::broker::Overlay;
+use crate::job::Jobs;
+use nodes::Nodes;
+use quorate_contract::exit;
+use quorate_contract::status::BrokerState;
+use quorate_queue::{
+    Copies, Effect, Entry, Event, JobId, Jobspec, Outcome, Policy, Queue, Settings, State, Time,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// Commands on the way to the keeper, and the most of one batch.
+const BATCH: usize = 1024;
+
+/// Between two tries of a log that takes nothing.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A write that takes longer than this keeps others of this broker waiting.
+const SLOW: Duration = Duration::from_micros(500);
+
+/// Jobs that are over and still known; the oldest are forgotten beyond it. Their log is read at each
+/// start, and a hundred thousand are read within a second.
+const KEEP: usize = 100_000;
+/// How many more than that there may be before some are forgotten.
+const KEEP_SLACK: usize = 4096;
+
+/// A log shorter than this is not worth compacting.
+const COMPACT_FROM: u64 = 32 << 20;
+
+/// What the rest of the agent asks of the keeper.
+#[derive(Clone, Debug)]
+pub(super) struct Keeping {
+    commands: mpsc::Sender<Command>,
+    runner: Runner,
+}
+
+type Reply = Box<dyn FnOnce(&Queue, Option<&str>) + Send>;
+
+/// Something for the keeper.
+pub(super) enum Command {
+    /// Takes jobs.
+    Submit {
+        user: u32,
+        spec: Box<Jobspec>,
+        copies: Copies,
+        reply: oneshot::Sender<Result<JobId, String>>,
+    },
+    /// Changes the queue; what comes of it is told once it is durable.
+    Change(Box<dyn FnOnce(&mut Queue, Time) -> Reply + Send>),
+    /// Looks at the queue.
+    Look(Box<dyn FnOnce(&Queue) + Send>),
+    /// Tells when a job is over.
+    Wait(JobId, oneshot::Sender<()>),
+    /// The tasks of a job run.
+    Started(JobId),
+    /// The tasks of a job are gone.
+    Finished(JobId, Outcome),
+    /// They could not be started.
+    NotStarted(JobId, Outcome),
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Command")
+    }
+}
+
+/// The queue is not there any more: this broker is leaving.
+#[derive(Debug, thiserror::Error)]
+#[error("the queue is closed: the launcher's broker is leaving")]
+pub(super) struct Closed;
+
+impl Keeping {
+    /// Takes jobs; gives the number of the first once they are durable.
+    pub(super) async fn submit(
+        &self,
+        user: u32,
+        spec: Jobspec,
+        copies: Copies,
+    ) -> Result<JobId, String> {
+        let (reply, answer) = oneshot::channel();
+        let spec = Box::new(spec);
+        self.tell(Command::Submit { user, spec, copies, reply })
+            .await
+            .map_err(|closed| closed.to_string())?;
+        answer.await.unwrap_or_else(|_| Err(Closed.to_string()))
+    }
+
+    /// Changes the queue; gives what the change answered once it is durable, or why it is not.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Queue, Time) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Change(Box::new(move |queue, now| {
+            let result = change(queue, now);
+            Box::new(move |_, failed| {
+                let _ = reply.send(match failed {
+                    None => Ok(result),
+                    Some(why) => Err(why.to_owned()),
+                });
+            })
+        }));
+        self.tell(command).await.map_err(|closed| closed.to_string())?;
+        answer.await.unwrap_or_else(|_| Err(Closed.to_string()))
+    }
+
+    /// Looks at the queue.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Queue) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Command::Look(Box::new(move |queue| drop(reply.send(look(queue)))))).await?;
+        answer.await.map_err(|_| Closed)
+    }
+
+    /// Tells when a job is over, which it may be already. Unknown jobs are.
+    pub(super) async fn over(&self, job: JobId) -> Result<oneshot::Receiver<()>, Closed> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Command::Wait(job, reply)).await?;
+        Ok(answer)
+    }
+
+    /// Who carries jobs out.
+    pub(super) fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    async fn tell(&self, command: Command) -> Result<(), Closed> {
+        self.commands.send(command).await.map_err(|_| Closed)
+    }
+}
+
+/// Starts the keeper.
+pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
+    let dir = directory(&overlay);
+    let (commands, queue) = mpsc::channel(BATCH);
+    let runner = Runner::new(jobs, overlay.clone(), commands.clone(), dir.clone());
+    let keeping = Keeping { commands, runner: runner.clone() };
+    tokio::spawn(async move {
+        match open(&overlay, &dir).await {
+            Ok((store, mut queue_of_log, latest)) => {
+                let mut clock = Clock { last: latest };
+                queue_of_log.resume(clock.now());
+                let keeper = Keeper {
+                    queue: queue_of_log,
+                    store: Some(store),
+                    slow: false,
+                    clock,
+                    nodes: Nodes::new(overlay.clone()),
+                    overlay,
+                    runner,
+                    pending: Vec::new(),
+                    deferred: Vec::new(),
+                    sick: None,
+                    waiters: HashMap::new(),
+                    over: 0,
+                    compacted: 0,
+                };
+                keeper.run(queue).await;
+            }
+            Err(why) => {
+                tracing::error!(why, "the job queue cannot be opened");
+                refuse(queue, &why).await;
+            }
+        }
+    });
+    keeping
+}
+
+/// Where the log is.
+fn directory(overlay: &Overlay) -> PathBuf {
+    match &overlay.config().queue.state_dir {
+        Some(dir) => PathBuf::from(dir),
+        None => overlay.settings().run_dir.join("queue"),
+    }
+}
+
+/// Reads the log. It may be long, and the broker has others to talk to meanwhile.
+async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<(Store, Queue, Time), String> {
+    let policy = if overlay.config().queue.fifo { Policy::Fifo } else { Policy::Easy };
+    let settings = Settings { policy, may_grow: true, ..Settings::default() };
+    let dir = dir.to_owned();
+    let read = move || {
+        let Opened { store, entries, damaged, notes } =
+            Store::open(&dir).map_err(|error| chain(&error))?;
+        for note in notes {
+            tracing::warn!(note, "the queue's log was damaged");
+        }
+        let latest = entries.iter().map(|entry| entry.time).max().unwrap_or_default();
+        let replayed = Queue::replay(settings, entries, damaged).map_err(|error| chain(&error))?;
+        for (job, reason) in &replayed.set_aside {
+            tracing::warn!(%job, reason, "a job of the queue's log is set aside");
+        }
+        Ok((store, replayed.queue, latest))
+    };
+    let failed = |_| "reading the queue's log failed".to_owned();
+    tokio::task::spawn_blocking(read).await.map_err(failed)?
+}
+
+/// Answers everything with a refusal.
+async fn refuse(mut commands: mpsc::Receiver<Command>, why: &str) {
+    while let Some(command) = commands.recv().await {
+        if let Command::Submit { reply, .. } = command {
+            let _ = reply.send(Err(why.to_owned()));
+        }
+    }
+}
+
+struct Keeper {
+    queue: Queue,
+    /// Away only while a batch is written.
+    store: Option<Store>,
+    /// The last batch took long: the next one is written beside this task.
+    slow: bool,
+    clock: Clock,
+    nodes: Nodes,
+    overlay: Overlay,
+    runner: Runner,
+    /// Entries that could not be made durable yet.
+    pending: Vec<Entry>,
+    /// Effects that wait for them.
+    deferred: Vec<Effect>,
+    /// Why the log takes nothing.
+    sick: Option<String>,
+    waiters: HashMap<JobId, Vec<oneshot::Sender<()>>>,
+    /// Jobs that are over and known, counted up since the last purge.
+    over: usize,
+    /// Length of the log after the last compaction.
+    compacted: u64,
+}
+
+/// What is answered when a batch is durable.
+#[derive(Default)]
+struct Answers {
+    submitted: Vec<(Result<JobId, String>, u64, oneshot::Sender<Result<JobId, String>>)>,
+    changed: Vec<Reply>,
+    looks: Vec<Box<dyn FnOnce(&Queue) + Send>>,
+    waits: Vec<(JobId, oneshot::Sender<()>)>,
+}
+
+impl Keeper {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        self.over = self.queue.jobs().filter(|job| job.state == State::Inactive).count();
+        self.recover();
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let mut answers = Answers::default();
+            let now = self.clock.now();
+            for command in batch.drain(..) {
+                self.obey(now, command, &mut answers);
+            }
+            self.queue.tick(now);
+            if self.overlay.membership().borrow().state == BrokerState::Run && self.sick.is_none() {
+                self.queue.schedule(now);
+            }
+            self.commit(answers).await;
+            let wake = self.wake();
+            let wake = async {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                count = commands.recv_many(&mut batch, BATCH) => if count == 0 {
+                    return;
+                },
+                () = self.nodes.changed() => {
+                    let now = self.clock.now();
+                    self.nodes.tell(&mut self.queue, now);
+                }
+                () = wake => {}
+            }
+        }
+    }
+
+    fn obey(&mut self, now: Time, command: Command, answers: &mut Answers) {
+        match command {
+            Command::Submit { user, spec, copies, reply } => {
+                if let Some(why) = &self.sick {
+                    answers.submitted.push((Err(refused(why)), 0, reply));
+                    return;
+                }
+                let before = self.queue.next_id();
+                let first = self.queue.submit(now, user, *spec, &copies).map_err(|e| chain(&e));
+                let count = self.queue.next_id().0 - before.0;
+                answers.submitted.push((first, count, reply));
+            }
+            Command::Change(change) => answers.changed.push(change(&mut self.queue, now)),
+            Command::Look(look) => answers.looks.push(look),
+            Command::Wait(job, reply) => answers.waits.push((job, reply)),
+            Command::Started(job) => drop(self.queue.started(now, job)),
+            Command::Finished(job, outcome) => drop(self.queue.finished(now, job, outcome)),
+            Command::NotStarted(job, outcome) => drop(self.queue.not_started(now, job, outcome)),
+        }
+    }
+
+    /// Makes what happened durable, then tells of it and has it carried out.
+    async fn commit(&mut self, answers: Answers) {
+        let (entries, effects) = self.queue.take();
+        self.pending.extend(entries);
+        self.deferred.extend(effects);
+        if (!self.pending.is_empty() || self.sick.is_some())
+            && let Err(why) = self.append().await
+        {
+            self.fall_sick(&why, answers);
+            return;
+        }
+        let entries = std::mem::take(&mut self.pending);
+        for (result, _, reply) in answers.submitted {
+            let _ = reply.send(result);
+        }
+        for reply in answers.changed {
+            reply(&self.queue, None);
+        }
+        for effect in std::mem::take(&mut self.deferred) {
+            self.carry_out(effect);
+        }
+        self.tell_of(&entries);
+        self.answer(answers.looks, answers.waits);
+        self.forget_and_compact();
+    }
+
+    /// Makes the pending entries durable. Where that takes long, others go on meanwhile.
+    async fn append(&mut self) -> Result<(), String> {
+        let mut store = self.store.take().expect("the store is back after each batch");
+        let entries = std::mem::take(&mut self.pending);
+        let write = move || {
+            let began = Instant::now();
+            let result = store.append(&entries).map_err(|error| chain(&error));
+            (store, entries, result, began.elapsed())
+        };
+        let (store, entries, result, took) = if self.slow {
+            tokio::task::spawn_blocking(write).await.expect("writing the log does not panic")
+        } else {
+            write()
+        };
+        self.store = Some(store);
+        self.pending = entries;
+        self.slow = took > SLOW;
+        result?;
+        if self.sick.take().is_some() {
+            tracing::info!("the queue's log takes entries again");
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("the store is back after each batch")
+    }
+
+    /// The log takes nothing: who submitted is refused, and nothing new is started; what ends does so.
+    fn fall_sick(&mut self, why: &str, answers: Answers) {
+        if self.sick.is_none() {
+            tracing::error!(why, "the queue takes no jobs until its log can be written");
+        }
+        self.sick = Some(why.to_owned());
+        let mut gone = BTreeSet::new();
+        for (result, count, reply) in answers.submitted {
+            if let Ok(first) = result {
+                gone.extend((first.0..first.0 + count).map(JobId));
+            }
+            let _ = reply.send(Err(result.err().unwrap_or_else(|| refused(why))));
+        }
+        if !gone.is_empty() {
+            self.queue.retract(&gone);
+            self.pending.retain(|entry| entry.job.is_none_or(|id| !gone.contains(&id)));
+            self.deferred.retain(|effect| {
+                let (Effect::Launch(id) | Effect::Stop(id)) = effect;
+                !gone.contains(id)
+            });
+        }
+        // What is ended need not wait; that it was is written down later.
+        let (now, later): (Vec<Effect>, Vec<Effect>) = std::mem::take(&mut self.deferred)
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Stop(_)));
+        self.deferred = later;
+        for effect in now {
+            self.carry_out(effect);
+        }
+        for reply in answers.changed {
+            reply(&self.queue, Some(&refused(why)));
+        }
+        self.answer(answers.looks, answers.waits);
+        let over: Vec<JobId> = self
+            .waiters
+            .keys()
+            .filter(|id| self.queue.job(**id).is_none_or(|job| job.state == State::Inactive))
+            .copied()
+            .collect();
+        for id in over {
+            self.release_waiters(id);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        looks: Vec<Box<dyn FnOnce(&Queue) + Send>>,
+        waits: Vec<(JobId, oneshot::Sender<()>)>,
+    ) {
+        for look in looks {
+            look(&self.queue);
+        }
+        for (job, reply) in waits {
+            if self.queue.job(job).is_none_or(|job| job.state == State::Inactive) {
+                let _ = reply.send(());
+            } else {
+                self.waiters.entry(job).or_default().push(reply);
+            }
+        }
+    }
+
+    fn carry_out(&self, effect: Effect) {
+        match effect {
+            Effect::Launch(id) => {
+                // One that was cancelled in the same breath has no tasks yet, and needs none.
+                if let Some(job) = self.queue.job(id) {
+                    self.runner.launch(job);
+                }
+            }
+            Effect::Stop(id) => self.runner.stop(id),
+        }
+    }
+
+    fn tell_of(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            if let (Some(id), Event::Clean {}) = (entry.job, &entry.event) {
+                self.over += 1;
+                self.release_waiters(id);
+            }
+        }
+    }
+
+    fn release_waiters(&mut self, id: JobId) {
+        for waiter in self.waiters.remove(&id).into_iter().flatten() {
+            let _ = waiter.send(());
+        }
+    }
+
+    /// What a former life of this broker left: jobs that had tasks have none any more, once their
+    /// members have said so.
+    fn recover(&mut self) {
+        let now = self.clock.now();
+        let held: Vec<JobId> = self.queue.running().map(|job| job.id).collect();
+        for id in held {
+            let _ = self.queue.tasks_lost(now, id, "the launcher's broker died while it ran");
+            if let Some(job) = self.queue.job(id) {
+                self.runner.await_end(job, lost());
+            }
+        }
+    }
+
+    fn forget_and_compact(&mut self) {
+        if self.over > KEEP + KEEP_SLACK {
+            let now = self.clock.now();
+            let before: Vec<JobId> = self.queue.jobs().map(|job| job.id).collect();
+            let gone = self.queue.purge(now, Time(0), KEEP);
+            self.over = self.over.saturating_sub(gone);
+            for id in before {
+                if self.queue.job(id).is_none() {
+                    let _ = std::fs::remove_file(spool_path(self.runner.dir(), id.0));
+                }
+            }
+            let (entries, effects) = self.queue.take();
+            self.pending.extend(entries);
+            self.deferred.extend(effects);
+        }
+        if self.store().length() > COMPACT_FROM.max(self.compacted.saturating_mul(3)) {
+            let now = self.clock.now();
+            let all = self.queue.compacted(now);
+            match self.store.as_mut().map(|store| store.compact(&all)) {
+                // What was not written yet is in the shorter log.
+                Some(Ok(())) => self.pending.clear(),
+                Some(Err(error)) => tracing::warn!(%error, "the queue's log stays long"),
+                None => {}
+            }
+            self.compacted = self.store().length();
+        }
+    }
+
+    fn wake(&self) -> Option<Instant> {
+        let retry = self.sick.is_some().then(|| Instant::now() + RETRY);
+        let left = !self.pending.is_empty() || !self.deferred.is_empty();
+        let unwritten = (left && self.sick.is_none()).then(Instant::now);
+        let due = self.queue.wake_at().map(|at| {
+            let wait = at.since(self.clock.last_wall());
+            Instant::now() + Duration::from_millis(wait.min(86_400_000))
+        });
+        [retry, unwritten, due].into_iter().flatten().min()
+    }
+}
+
+fn refused(why: &str) -> String {
+    format!("nothing can be taken until the queue's log can be written: {why}")
+}
+
+/// An error with its sources.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// The end of tasks that nobody saw.
+fn lost() -> Outcome {
+    let code = u8::try_from(exit::BROKER_LOST).unwrap_or(u8::MAX);
+    Outcome { code, rank: None, message: "the launcher's broker died while it ran".to_owned() }
+}
+
+/// The machine's clock, never running backwards.
+#[derive(Debug)]
+struct Clock {
+    last: Time,
+}
+
+impl Clock {
+    fn now(&mut self) -> Time {
+        self.last = self.last.max(self.last_wall());
+        self.last
+    }
+
+    fn last_wall(&self) -> Time {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)).max(self.last)
+    }
+}

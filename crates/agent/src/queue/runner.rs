@@ -1,0 +1,363 @@
+//! Carries out what the queue decided: starts the tasks of a job on what it has, ends them, and tells
+//! the keeper what became of them.
+//!
+//! Owns: the way from a job to a request for its leader, and the table of jobs that run. It decides
+//! nothing about a job.
+
+use super::keeper::Command;
+use super::output::{Files, Output, Reader, spool_path};
+use crate::broker::Overlay;
+use crate::job::Jobs;
+use crate::job::leader::{self, Handle, Led};
+use crate::job::protocol::{self, GONE, Request, STDIN_WINDOW, Share, Stdin, Where, kind, split};
+use crate::launch::affinity::Binding;
+use crate::launch::environment::Difference;
+use crate::launch::place::Distribution;
+use crate::launch::text;
+use bytes::Bytes;
+use quorate_queue::{Job, JobId, Outcome, Program};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
+
+/// Messages of a job that wait to be written.
+const MESSAGES: usize = 16;
+
+/// How long a broker that is away is waited for before its tasks count as gone.
+const AWAY: Duration = Duration::from_secs(30);
+
+/// Bytes of an input file that are read at once.
+const BLOCK: usize = 16 * 1024;
+
+/// Carries jobs out. Clones share the table.
+#[derive(Clone, Debug)]
+pub(super) struct Runner {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    jobs: Jobs,
+    overlay: Overlay,
+    keeper: mpsc::Sender<Command>,
+    dir: PathBuf,
+    running: Mutex<HashMap<JobId, Arc<Running>>>,
+    /// Some job has begun.
+    begun: Notify,
+}
+
+/// A job that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    handle: Handle,
+    output: Arc<Output>,
+    /// Bytes of standard input that its tasks have taken.
+    taken: watch::Sender<u64>,
+    /// Whether somebody gives it standard input already.
+    fed: Mutex<bool>,
+    /// It was told to end.
+    stopped: Mutex<bool>,
+}
+
+impl Running {
+    /// Sends a signal to its tasks.
+    pub(super) fn signal(&self, signal: i32) {
+        self.handle.signal(signal);
+    }
+
+    /// Makes the caller the one who gives it standard input, if there is none yet.
+    pub(super) fn feed(&self) -> Option<watch::Receiver<u64>> {
+        let mut fed = self.fed.lock().expect("the lock holds because nothing panics under it");
+        (!std::mem::replace(&mut *fed, true)).then(|| self.taken.subscribe())
+    }
+
+    /// Gives its tasks a piece of standard input; `None` is the end.
+    pub(super) fn input(&self, piece: Option<Bytes>) {
+        self.handle.input(piece);
+    }
+
+    /// Reads its output from the beginning.
+    pub(super) fn read(&self) -> Reader {
+        self.output.read()
+    }
+}
+
+impl Runner {
+    /// Runs nothing yet.
+    pub(super) fn new(
+        jobs: Jobs,
+        overlay: Overlay,
+        keeper: mpsc::Sender<Command>,
+        dir: PathBuf,
+    ) -> Self {
+        let running = Mutex::new(HashMap::new());
+        Self {
+            shared: Arc::new(Shared { jobs, overlay, keeper, dir, running, begun: Notify::new() }),
+        }
+    }
+
+    /// The queue's directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+
+    /// The broker.
+    pub(super) fn overlay(&self) -> &Overlay {
+        &self.shared.overlay
+    }
+
+    /// A job that runs.
+    pub(super) fn running(&self, job: JobId) -> Option<Arc<Running>> {
+        self.table().get(&job).cloned()
+    }
+
+    /// The next time that a job begins, as seen from the call on.
+    pub(super) fn began(&self) -> impl Future<Output = ()> + '_ {
+        self.shared.begun.notified()
+    }
+
+    /// What a job has written, whether it runs or is over.
+    pub(super) fn read(&self, job: JobId) -> Reader {
+        match self.running(job) {
+            Some(running) => running.read(),
+            None => Reader::of_spool(spool_path(&self.shared.dir, job.0)),
+        }
+    }
+
+    /// Starts a job's tasks.
+    pub(super) fn launch(&self, job: &Job) {
+        let id = job.id;
+        let prepared = request(job).and_then(|request| {
+            let output = self.output(job)?;
+            let input = job.spec().streams.input.as_deref().filter(|input| *input != "-");
+            let input = input.map(|input| open_input(&in_directory(job, input))).transpose()?;
+            Ok((request, output, input))
+        });
+        let (request, output, input) = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                let keeper = self.shared.keeper.clone();
+                tokio::spawn(async move {
+                    let outcome = Outcome { code: 1, rank: None, message: why };
+                    let _ = keeper.send(Command::NotStarted(id, outcome)).await;
+                });
+                return;
+            }
+        };
+        let runner = self.clone();
+        tokio::spawn(async move { runner.lead(id, request, output, input).await });
+    }
+
+    async fn lead(&self, id: JobId, request: Request, output: Arc<Output>, input: Option<File>) {
+        let shared = &self.shared;
+        let (messages, mut queue) = mpsc::channel::<Bytes>(MESSAGES);
+        let (handle, led) = leader::lead_here(&shared.jobs, &shared.overlay, request, messages);
+        let running = Arc::new(Running {
+            handle: handle.clone(),
+            output: output.clone(),
+            taken: watch::Sender::new(0),
+            fed: Mutex::new(input.is_some()),
+            stopped: Mutex::new(false),
+        });
+        self.table().insert(id, running.clone());
+        shared.begun.notify_waiters();
+        if let Some(file) = input {
+            tokio::task::spawn_blocking({
+                let (running, taken) = (running.clone(), running.taken.subscribe());
+                move || feed_file(&running, taken, file)
+            });
+        }
+        let listening = async {
+            while let Some(received) = queue.recv().await {
+                match received.first().copied() {
+                    Some(kind::PLACED) => {
+                        let _ = shared.keeper.send(Command::Started(id)).await;
+                    }
+                    Some(kind::OUT | kind::ERR | kind::NOTICE) => output.take(received).await,
+                    Some(kind::TAKEN) => {
+                        let more =
+                            split(received).and_then(|(_, payload)| protocol::taken(&payload));
+                        running.taken.send_modify(|all| *all += u64::from(more.unwrap_or(0)));
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let (led, ()) = tokio::join!(led, listening);
+        output.end();
+        self.table().remove(&id);
+        let _ = shared.keeper.send(ended(id, led)).await;
+    }
+
+    /// Ends a job's tasks; asked for again, at once.
+    pub(super) fn stop(&self, id: JobId) {
+        let Some(running) = self.running(id) else { return };
+        let mut stopped =
+            running.stopped.lock().expect("the lock holds because nothing panics under it");
+        running.handle.stop(std::mem::replace(&mut *stopped, true));
+    }
+
+    /// Waits until no broker has anything of a job that an earlier life of this one led, then says
+    /// how it ended.
+    pub(super) fn await_end(&self, job: &Job, outcome: Outcome) {
+        let id = job.id;
+        let ranks: Vec<u32> = job
+            .allocation
+            .iter()
+            .flat_map(|allocation| allocation.parts.iter().map(|part| part.rank))
+            .collect();
+        let runner = self.clone();
+        tokio::spawn(async move {
+            let overlay = runner.overlay();
+            let gone = ranks.into_iter().map(|rank| {
+                let overlay = overlay.clone();
+                tokio::spawn(async move { gone_from(&overlay, rank, id).await })
+            });
+            for broker in gone.collect::<Vec<_>>() {
+                let _ = broker.await;
+            }
+            let _ = runner.shared.keeper.send(Command::Finished(id, outcome)).await;
+        });
+    }
+
+    fn output(&self, job: &Job) -> Result<Arc<Output>, String> {
+        let streams = &job.spec().streams;
+        let path = |template: &Option<String>| {
+            template.as_deref().map(|template| in_directory(job, template))
+        };
+        let (output, error) = (path(&streams.output), path(&streams.error));
+        let files = Files {
+            output: output.as_deref(),
+            error: error.as_deref(),
+            append: streams.append || job.requeues > 0,
+            label: streams.label,
+        };
+        Output::open(spool_path(&self.shared.dir, job.id.0), &files)
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<JobId, Arc<Running>>> {
+        self.shared.running.lock().expect("the lock holds because nothing panics under it")
+    }
+}
+
+/// A file of a job, relative to its directory.
+fn in_directory(job: &Job, template: &str) -> PathBuf {
+    let directory = PathBuf::from(text::decode(&job.spec().directory));
+    directory.join(text::decode(&job.filled(template)))
+}
+
+fn open_input(path: &Path) -> Result<File, String> {
+    File::open(path)
+        .map_err(|error| format!("the input file {} cannot be opened: {error}", path.display()))
+}
+
+/// What the keeper is told of a job that was led.
+fn ended(id: JobId, led: Led) -> Command {
+    let Led { finished, placement } = led;
+    let outcome = finished.outcome;
+    let rank = outcome.failure.as_ref().and_then(|failure| failure.rank);
+    let code = u8::try_from(outcome.exit_code).unwrap_or(u8::MAX);
+    let told = Outcome { code, rank, message: outcome.message };
+    // It was refused, or nobody could be told to start it.
+    if placement.is_none() { Command::NotStarted(id, told) } else { Command::Finished(id, told) }
+}
+
+/// What the leader is asked for.
+fn request(job: &Job) -> Result<Request, String> {
+    let spec = job.spec();
+    let Program::Command(command) = &spec.program else {
+        return Err("this agent starts no scripts and no nested instances yet".to_owned());
+    };
+    let argv = match job.submission.cc {
+        Some(_) => command.iter().map(|word| job.filled(word).into_owned()).collect(),
+        None => command.clone(),
+    };
+    let option = |name: &str| spec.options.get(name).map(String::as_str);
+    let mut set: Vec<(String, String)> =
+        spec.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    if let Some(cc) = job.submission.cc {
+        set.push(("QUORATE_JOB_CC".to_owned(), cc.to_string()));
+    }
+    if let Some(element) = job.submission.element {
+        set.push(("QUORATE_ARRAY_JOB_ID".to_owned(), element.array.to_string()));
+        set.push(("QUORATE_ARRAY_TASK_ID".to_owned(), element.index.to_string()));
+    }
+    let parts = job.allocation.iter().flat_map(|allocation| &allocation.parts);
+    let shares = parts.map(|part| Share {
+        broker: part.rank,
+        tasks: part.tasks,
+        slots: part.cores.to_string(),
+        gpus: part.gpus.to_string(),
+    });
+    let cores = spec.request.cores_per_task;
+    Ok(Request {
+        command: protocol::Command {
+            argv,
+            env: Difference { set, unset: spec.unset.clone() },
+            cwd: (!spec.directory.is_empty()).then(|| spec.directory.clone()),
+            cwd_required: option("cwd") == Some("required"),
+            mpi: option("mpi").unwrap_or("auto").to_owned(),
+            pmi_port: option("pmi-port").is_some(),
+            stdin: match (spec.streams.input.is_some(), option("stdin")) {
+                (false, _) => Stdin::None,
+                (true, Some("all")) => Stdin::All,
+                (true, _) => Stdin::First,
+            },
+            cpus_per_task: (cores > 1 || option("cpu-bind") == Some("task")).then_some(cores),
+            binding: match option("cpu-bind") {
+                Some("none") => Binding::None,
+                _ => Binding::Auto,
+            },
+            unbuffered: option("unbuffered").is_some(),
+            distribution: match option("distribution") {
+                Some("cyclic") => Distribution::Cyclic,
+                _ => Distribution::Block,
+            },
+        },
+        place: Where::Allotted(shares.collect()),
+        no_kill: option("no-kill").is_some(),
+        queued: Some(job.id.0),
+    })
+}
+
+/// Waits until a broker has nothing of a job any more.
+async fn gone_from(overlay: &Overlay, rank: u32, id: JobId) {
+    let mut membership = overlay.membership();
+    let here = tokio::time::timeout(
+        AWAY,
+        membership.wait_for(|membership| membership.online.contains_key(&rank)),
+    );
+    if !matches!(here.await, Ok(Ok(_))) {
+        // A broker that stays away has ended its tasks by itself.
+        return;
+    }
+    let question = protocol::body(&id.0);
+    if let Err(error) = overlay.request(rank, GONE, question).await {
+        tracing::info!(rank, %error, "a broker does not say whether it has tasks of a job");
+    }
+}
+
+/// Gives a job a file as its standard input, no faster than it is read.
+fn feed_file(running: &Running, mut taken: watch::Receiver<u64>, mut file: File) {
+    let runtime = tokio::runtime::Handle::current();
+    let mut sent: u64 = 0;
+    let mut block = vec![0; BLOCK];
+    loop {
+        match file.read(&mut block) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => {
+                sent += count as u64;
+                running.input(Some(Bytes::copy_from_slice(&block[..count])));
+                let room = taken.wait_for(|taken| sent < taken + STDIN_WINDOW as u64);
+                if runtime.block_on(room).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    running.input(None);
+}

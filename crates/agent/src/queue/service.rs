@@ -1,0 +1,567 @@
+//! Rank 0's side of a call: answers questions by asking the keeper.
+//!
+//! Owns: what each question comes to, and the conversations that last: waiting and attaching.
+
+use super::facts;
+use super::keeper::{Keeping, chain};
+use super::protocol::{
+    Copies, Done, JobFacts, LaneChange, Opening, QUEUE, Question, Selection, Submit, Submitted,
+    Then, kind,
+};
+use super::talk::{Hear, Say, there};
+use crate::broker::Services;
+use crate::job::protocol::{self, kind as stream};
+use quorate_contract::exit;
+use quorate_hostlist::IdSet;
+use quorate_queue::{JobId, Jobspec, Queue, QueueError, State, Time};
+use std::collections::VecDeque;
+
+/// Jobs of one answer.
+const AT_ONCE: usize = 500;
+
+/// How a conversation ends.
+struct Over {
+    code: i32,
+    error: Option<String>,
+}
+
+impl Over {
+    const fn ok() -> Self {
+        Self { code: exit::OK, error: None }
+    }
+
+    fn failed(error: impl Into<String>) -> Self {
+        Self { code: exit::FAILED, error: Some(error.into()) }
+    }
+
+    /// Nobody listens any more.
+    const fn gone() -> Self {
+        Self { code: exit::FAILED, error: None }
+    }
+}
+
+/// Takes the calls of other pods' fronts.
+pub(super) fn register(keeping: &Keeping, services: &mut Services) {
+    let keeping = keeping.clone();
+    services.on_channel(QUEUE, move |channel| {
+        let keeping = keeping.clone();
+        async move {
+            let opening = serde_json::from_slice::<Opening>(channel.first());
+            let (hear, say) = there(channel);
+            match opening {
+                Ok(opening) => serve(&keeping, opening, hear, say).await,
+                Err(error) => say.end(exit::USAGE, Some(format!("unreadable: {error}"))).await,
+            }
+        }
+    });
+}
+
+/// Serves one call, whose question is the first message.
+async fn serve(keeping: &Keeping, opening: Opening, mut hear: Hear, say: Say) {
+    let Some((_, question)) = hear.recv().await else { return };
+    serve_question(keeping, opening, &question, hear, say).await;
+}
+
+/// Serves one call.
+pub(super) async fn serve_question(
+    keeping: &Keeping,
+    opening: Opening,
+    question: &[u8],
+    mut hear: Hear,
+    mut say: Say,
+) {
+    let Over { code, error } = match serde_json::from_slice::<Question>(question) {
+        Ok(Question::Session) => session(keeping, opening, &mut hear, &mut say).await,
+        Ok(question) => answer(keeping, opening, question, &mut hear, &mut say).await,
+        Err(error) => Over {
+            code: exit::USAGE,
+            error: Some(format!("the question is not understood: {error}")),
+        },
+    };
+    say.end(code, error).await;
+}
+
+/// Question after question; what goes wrong with one is its answer.
+async fn session(keeping: &Keeping, opening: Opening, hear: &mut Hear, say: &mut Say) -> Over {
+    while let Some((kind, payload)) = hear.recv().await {
+        if kind != kind::ASK {
+            continue;
+        }
+        let over = match serde_json::from_slice::<Question>(&payload) {
+            Ok(Question::Session) => Over::failed("a session is open already"),
+            Ok(Question::Submit(submit)) if submit.then == Then::Nothing => {
+                match take(keeping, opening, *submit).await {
+                    Ok(submitted) if say.answer(&submitted).await => continue,
+                    Ok(_) => return Over::gone(),
+                    Err(error) => Over::failed(error),
+                }
+            }
+            Ok(_) => Over::failed("a session takes submissions alone"),
+            Err(error) => Over::failed(format!("the question is not understood: {error}")),
+        };
+        let refused = serde_json::json!({ "refused": over.error });
+        if !say.answer(&refused).await {
+            return Over::gone();
+        }
+    }
+    Over::ok()
+}
+
+async fn answer(
+    keeping: &Keeping,
+    opening: Opening,
+    question: Question,
+    hear: &mut Hear,
+    say: &mut Say,
+) -> Over {
+    match question {
+        Question::Submit(submit) => self::submit(keeping, opening, *submit, hear, say).await,
+        Question::Jobs(selection) => list(keeping, selection, say).await,
+        Question::Events(job) => events(keeping, job, say).await,
+        Question::Cancel { jobs, note } => {
+            each(keeping, jobs, say, move |queue, now, id| queue.cancel(now, id, &note)).await
+        }
+        Question::Signal { jobs, signal } => send_signal(keeping, jobs, signal, say).await,
+        Question::Hold(jobs) => each(keeping, jobs, say, Queue::hold).await,
+        Question::Release(jobs) => each(keeping, jobs, say, Queue::release).await,
+        Question::Requeue(jobs) => {
+            each(keeping, jobs, say, |queue, now, id| {
+                queue.requeue(now, id, "somebody asked for it")
+            })
+            .await
+        }
+        Question::Update { jobs, urgency, time_limit } => {
+            each(keeping, jobs, say, move |queue, now, id| {
+                if let Some(urgency) = urgency {
+                    queue.set_urgency(now, id, urgency)?;
+                }
+                if let Some(seconds) = time_limit {
+                    queue.set_time_limit(now, id, (seconds > 0).then_some(seconds))?;
+                }
+                Ok(())
+            })
+            .await
+        }
+        Question::Wait(selection) => match chosen(keeping, selection).await {
+            Ok(jobs) => wait(keeping, jobs, hear, say).await,
+            Err(error) => Over::failed(error),
+        },
+        Question::Attach { job, stdin } => attach(keeping, job, stdin, hear, say).await,
+        Question::Lanes => match keeping.look(facts::lanes).await {
+            Ok(lanes) if say.answer(&lanes).await => Over::ok(),
+            Ok(_) => Over::gone(),
+            Err(closed) => Over::failed(closed.to_string()),
+        },
+        Question::SetLane(change) => set_lane(keeping, change, say).await,
+        Question::Nodes => {
+            let config = keeping.runner().overlay().config().clone();
+            match keeping.look(move |queue| facts::nodes(queue, &config)).await {
+                Ok(nodes) if say.answer(&nodes).await => Over::ok(),
+                Ok(_) => Over::gone(),
+                Err(closed) => Over::failed(closed.to_string()),
+            }
+        }
+        Question::Drain { ranks, reason } => {
+            nodes(keeping, ranks, move |queue, now, rank| queue.drain(now, rank, &reason)).await
+        }
+        Question::Undrain { ranks } => nodes(keeping, ranks, Queue::undrain).await,
+        Question::Purge { older_than, keep } => purge(keeping, older_than, keep, say).await,
+        Question::Session => Over::failed("a session is open already"),
+    }
+}
+
+/// Takes jobs.
+async fn take(keeping: &Keeping, opening: Opening, submit: Submit) -> Result<Submitted, String> {
+    let set = |text: &str| -> Result<IdSet, String> {
+        text.parse().map_err(|error| format!("`{text}` is not a set of numbers: {error}"))
+    };
+    let copies = match submit.copies {
+        Copies::One => quorate_queue::Copies::One,
+        Copies::Many(count) => quorate_queue::Copies::Many(count),
+        Copies::Each(numbers) => quorate_queue::Copies::Each { numbers: set(&numbers)? },
+        Copies::Array { indices, limit } => {
+            quorate_queue::Copies::Array { indices: set(&indices)?, limit }
+        }
+    };
+    if submit.test {
+        let spec = submit.spec;
+        let admitted = keeping.change(move |queue, _| queue.admit(&spec).map(drop)).await?;
+        admitted.map_err(|error| chain(&error))?;
+        return Ok(Submitted { first: JobId(0), count: 0 });
+    }
+    let count = match &copies {
+        quorate_queue::Copies::One => 1,
+        quorate_queue::Copies::Many(count) => u64::from(*count),
+        quorate_queue::Copies::Each { numbers } => numbers.len() as u64,
+        quorate_queue::Copies::Array { indices, .. } => indices.len() as u64,
+    };
+    let first = keeping.submit(opening.user, submit.spec, copies).await?;
+    Ok(Submitted { first, count })
+}
+
+async fn submit(
+    keeping: &Keeping,
+    opening: Opening,
+    submit: Submit,
+    hear: &mut Hear,
+    say: &mut Say,
+) -> Over {
+    let then = submit.then;
+    let submitted = match take(keeping, opening, submit).await {
+        Ok(submitted) => submitted,
+        Err(error) => return Over::failed(error),
+    };
+    if !say.answer(&submitted).await {
+        return Over::gone();
+    }
+    let jobs = submitted.first.0..submitted.first.0 + submitted.count;
+    match then {
+        Then::Nothing => Over::ok(),
+        Then::Wait => wait(keeping, jobs.map(JobId).collect(), hear, say).await,
+        Then::Attach { stdin } => attach(keeping, submitted.first, stdin, hear, say).await,
+    }
+}
+
+async fn chosen(keeping: &Keeping, selection: Selection) -> Result<Vec<JobId>, String> {
+    let chosen = keeping.look(move |queue| facts::choose(queue, &selection)).await;
+    chosen.map_err(|closed| closed.to_string())?
+}
+
+async fn facts_of(keeping: &Keeping, jobs: Vec<JobId>) -> Result<Vec<JobFacts>, String> {
+    let config = keeping.runner().overlay().config().clone();
+    let look = move |queue: &Queue| {
+        let known = jobs.iter().filter_map(|id| queue.job(*id));
+        known.map(|job| facts::job(queue, job, &config)).collect()
+    };
+    keeping.look(look).await.map_err(|closed| closed.to_string())
+}
+
+async fn list(keeping: &Keeping, selection: Selection, say: &mut Say) -> Over {
+    let jobs = match chosen(keeping, selection).await {
+        Ok(jobs) => jobs,
+        Err(error) => return Over::failed(error),
+    };
+    for some in jobs.chunks(AT_ONCE) {
+        match facts_of(keeping, some.to_vec()).await {
+            Ok(facts) if say.answer(&facts).await => {}
+            Ok(_) => return Over::gone(),
+            Err(error) => return Over::failed(error),
+        }
+    }
+    Over::ok()
+}
+
+async fn events(keeping: &Keeping, job: JobId, say: &mut Say) -> Over {
+    let look = move |queue: &Queue| match queue.job(job) {
+        Some(known) => {
+            let spec: Jobspec = known.spec().clone();
+            Ok((spec, known.history.clone()))
+        }
+        None => Err(facts::unknown(queue, job)),
+    };
+    let (spec, history) = match keeping.look(look).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => return Over::failed(error),
+        Err(closed) => return Over::failed(closed.to_string()),
+    };
+    if !say.answer(&spec).await {
+        return Over::gone();
+    }
+    for (time, event) in history {
+        let entry = quorate_queue::Entry { time, job: Some(job), event };
+        if !say.answer(&entry).await {
+            return Over::gone();
+        }
+    }
+    Over::ok()
+}
+
+/// Changes each of the chosen jobs; what is refused is told with the job.
+async fn each(
+    keeping: &Keeping,
+    selection: Selection,
+    say: &mut Say,
+    change: impl Fn(&mut Queue, Time, JobId) -> Result<(), QueueError> + Send + 'static,
+) -> Over {
+    let all = move |queue: &mut Queue, now: Time| -> Result<Vec<Done>, String> {
+        let over =
+            |queue: &Queue, id: JobId| queue.job(id).is_none_or(|job| job.state == State::Inactive);
+        let jobs: Vec<(JobId, bool)> =
+            facts::choose(queue, &selection)?.into_iter().map(|id| (id, over(queue, id))).collect();
+        let mut done = Vec::with_capacity(jobs.len());
+        // Who depends on a job comes after it: cancelled with it, it must not fail for it.
+        for (job, was_over) in jobs.into_iter().rev() {
+            // One that ended by what was done to another of them is no failure.
+            let ended = over(queue, job) && !was_over;
+            let refused = if ended { None } else { change(queue, now, job).err() };
+            done.push(Done { job, refused: refused.map(|error| chain(&error)) });
+        }
+        done.reverse();
+        Ok(done)
+    };
+    match keeping.change(all).await.and_then(|done| done) {
+        Ok(done) => tell_done(&done, say).await,
+        Err(error) => Over::failed(error),
+    }
+}
+
+async fn tell_done(done: &[Done], say: &mut Say) -> Over {
+    if !say.answer(&done).await {
+        return Over::gone();
+    }
+    if done.iter().any(|done| done.refused.is_some()) {
+        return Over { code: exit::FAILED, error: None };
+    }
+    Over::ok()
+}
+
+async fn send_signal(keeping: &Keeping, selection: Selection, signal: i32, say: &mut Say) -> Over {
+    let jobs = match chosen(keeping, selection).await {
+        Ok(jobs) => jobs,
+        Err(error) => return Over::failed(error),
+    };
+    let mut done = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let refused = match keeping.runner().running(job) {
+            Some(running) => {
+                running.signal(signal);
+                None
+            }
+            None => Some(format!("job {job} has no tasks")),
+        };
+        done.push(Done { job, refused });
+    }
+    tell_done(&done, say).await
+}
+
+/// Tells of jobs as they end; the code is the highest of theirs.
+async fn wait(keeping: &Keeping, jobs: Vec<JobId>, hear: &mut Hear, say: &mut Say) -> Over {
+    let mut ends = tokio::task::JoinSet::new();
+    let mut left: VecDeque<JobId> = jobs.into();
+    let mut code = exit::OK;
+    // Each wait is a task; a bulk of a million is waited for a few thousand at a time.
+    const WAITS: usize = 4096;
+    loop {
+        while ends.len() < WAITS
+            && let Some(id) = left.pop_front()
+        {
+            let over = match keeping.over(id).await {
+                Ok(over) => over,
+                Err(closed) => return Over::failed(closed.to_string()),
+            };
+            ends.spawn(async move {
+                let _ = over.await;
+                id
+            });
+        }
+        let ended = tokio::select! {
+            ended = ends.join_next() => ended,
+            heard = hear.recv() => if heard.is_none() { return Over::gone() } else { continue },
+        };
+        let Some(ended) = ended else { return Over { code, error: None } };
+        let mut ids: Vec<JobId> = ended.into_iter().collect();
+        while let Some(Ok(more)) = ends.try_join_next() {
+            ids.push(more);
+        }
+        let facts = match facts_of(keeping, ids).await {
+            Ok(facts) => facts,
+            Err(error) => return Over::failed(error),
+        };
+        code = facts.iter().map(|facts| facts.code.unwrap_or(0).into()).fold(code, i32::max);
+        if !say.answer(&facts).await {
+            return Over::gone();
+        }
+    }
+}
+
+/// Follows a job's streams. It may not have begun, or be over.
+async fn attach(
+    keeping: &Keeping,
+    job: JobId,
+    stdin: bool,
+    hear: &mut Hear,
+    say: &mut Say,
+) -> Over {
+    let (known, states) = match keeping.look(move |queue| look_at(queue, job)).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => return Over::failed(error),
+        Err(closed) => return Over::failed(closed.to_string()),
+    };
+    let mut over = match keeping.over(job).await {
+        Ok(over) => over,
+        Err(closed) => return Over::failed(closed.to_string()),
+    };
+    let wants_input = stdin && known;
+    let mut finished = states == State::Inactive;
+    // Until it has tasks there is nothing to read, and signals find nobody.
+    let mut early = Vec::new();
+    let running = loop {
+        let began = keeping.runner().began();
+        if let Some(running) = keeping.runner().running(job) {
+            break Some(running);
+        }
+        if finished {
+            break None;
+        }
+        tokio::select! {
+            _ = &mut over => finished = true,
+            () = began => {}
+            heard = hear.recv() => match heard {
+                None => return Over::gone(),
+                Some((stream::SIGNAL | stream::KILL, _)) => {
+                    let note = "who waited for it interrupted it".to_owned();
+                    let cancel = move |queue: &mut Queue, now| queue.cancel(now, job, &note);
+                    let _ = keeping.change(cancel).await;
+                }
+                Some(message) => early.push(message),
+            },
+        }
+    };
+    let mut reader = keeping.runner().read(job);
+    let mut taken = match &running {
+        Some(running) if wants_input => running.feed(),
+        _ => None,
+    };
+    let fed = taken.is_some();
+    let mut told: u64 = 0;
+    for (kind, payload) in early {
+        if let Some(running) = running.as_ref().filter(|_| fed) {
+            match kind {
+                stream::STDIN => running.input(Some(payload)),
+                stream::STDIN_END => running.input(None),
+                _ => {}
+            }
+        }
+    }
+    loop {
+        let more = async {
+            match &mut taken {
+                Some(taken) => taken.changed().await.is_ok().then(|| *taken.borrow_and_update()),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            piece = reader.next() => match piece {
+                Some(piece) => {
+                    let Some((kind, payload)) = protocol::split(piece) else { continue };
+                    if !say.send(kind, &payload).await {
+                        return Over::gone();
+                    }
+                }
+                None => break,
+            },
+            all = more => match all {
+                Some(all) => {
+                    let count = u32::try_from(all - told).unwrap_or(u32::MAX);
+                    told = all;
+                    if !say.send(stream::TAKEN, &count.to_be_bytes()).await {
+                        return Over::gone();
+                    }
+                }
+                None => taken = None,
+            },
+            heard = hear.recv() => match (heard, &running) {
+                (None, _) => return Over::gone(),
+                (Some((stream::STDIN, payload)), Some(running)) if fed => {
+                    running.input(Some(payload));
+                }
+                (Some((stream::STDIN_END, _)), Some(running)) if fed => running.input(None),
+                (Some((stream::SIGNAL, payload)), Some(running)) => {
+                    if let Some(signal) = payload.first() {
+                        running.signal(i32::from(*signal));
+                    }
+                }
+                (Some((stream::KILL | stream::OUTPUT_CLOSED, _)), Some(_)) => {
+                    let note = "who was attached to it ended it".to_owned();
+                    let cancel = move |queue: &mut Queue, now| queue.cancel(now, job, &note);
+                    let _ = keeping.change(cancel).await;
+                }
+                (Some(_), _) => {}
+            },
+        }
+    }
+    if !finished {
+        let _ = over.await;
+    }
+    match facts_of(keeping, vec![job]).await.map(|mut facts| facts.pop()) {
+        Ok(Some(facts)) => {
+            let _ = say.answer(&facts).await;
+            let error = (!facts.why.is_empty()).then_some(facts.why);
+            Over { code: facts.code.unwrap_or(0).into(), error }
+        }
+        Ok(None) => Over::ok(),
+        Err(error) => Over::failed(error),
+    }
+}
+
+/// Whether an attached client gives a job its input, and the job's state.
+fn look_at(queue: &Queue, id: JobId) -> Result<(bool, State), String> {
+    let Some(job) = queue.job(id) else { return Err(facts::unknown(queue, id)) };
+    Ok((job.spec().streams.input.as_deref() == Some("-"), job.state))
+}
+
+async fn set_lane(keeping: &Keeping, change: LaneChange, say: &mut Say) -> Over {
+    let all = move |queue: &mut Queue, now: Time| {
+        let name = change.name.clone().unwrap_or_else(|| queue.first_lane().to_owned());
+        let Some(mut lane) = queue.lanes().find(|lane| lane.name == name).cloned() else {
+            let known: Vec<&str> = queue.lanes().map(|lane| lane.name.as_str()).collect();
+            return Err(format!("there is no queue `{name}`; there are {}", known.join(", ")));
+        };
+        lane.enabled = change.enabled.unwrap_or(lane.enabled);
+        lane.started = change.started.unwrap_or(lane.started);
+        lane.reason = if lane.enabled && lane.started { String::new() } else { change.reason };
+        queue.set_lane(now, lane).map_err(|error| chain(&error))
+    };
+    if let Err(error) = keeping.change(all).await.and_then(|done| done) {
+        return Over::failed(error);
+    }
+    match keeping.look(facts::lanes).await {
+        Ok(lanes) if say.answer(&lanes).await => Over::ok(),
+        Ok(_) => Over::gone(),
+        Err(closed) => Over::failed(closed.to_string()),
+    }
+}
+
+async fn nodes(
+    keeping: &Keeping,
+    ranks: String,
+    change: impl Fn(&mut Queue, Time, u32) -> Result<(), QueueError> + Send + 'static,
+) -> Over {
+    let all = move |queue: &mut Queue, now: Time| -> Result<(), String> {
+        let set: IdSet = match ranks.as_str() {
+            "all" => queue.pool().nodes().map(|(offer, _)| offer.rank).collect(),
+            text => {
+                text.parse().map_err(|error| format!("`{text}` is no set of ranks: {error}"))?
+            }
+        };
+        if let Some(rank) = set.iter().find(|rank| queue.pool().state(*rank).is_none()) {
+            return Err(format!("there is no broker {rank}"));
+        }
+        for rank in set.iter() {
+            change(queue, now, rank).map_err(|error| chain(&error))?;
+        }
+        Ok(())
+    };
+    match keeping.change(all).await.and_then(|done| done) {
+        Ok(()) => Over::ok(),
+        Err(error) => Over::failed(error),
+    }
+}
+
+async fn purge(
+    keeping: &Keeping,
+    older_than: Option<u64>,
+    keep: Option<u64>,
+    say: &mut Say,
+) -> Over {
+    let keep = keep.map_or(usize::MAX, |keep| usize::try_from(keep).unwrap_or(usize::MAX));
+    let all = move |queue: &mut Queue, now: Time| {
+        let before = older_than.map_or(0, |seconds| now.0.saturating_sub(seconds * 1000));
+        queue.purge(now, Time(before), keep)
+    };
+    match keeping.change(all).await {
+        Ok(count) if say.answer(&count).await => Over::ok(),
+        Ok(_) => Over::gone(),
+        Err(error) => Over::failed(error),
+    }
+}

@@ -1,0 +1,297 @@
+//! The log of the queue as a file.
+//!
+//! Owns: the directory with the log, what is set aside of a damaged one, and the lock that keeps two
+//! brokers from one log. A batch of entries is one write and one fdatasync(2), or nothing: after a
+//! failure the file is cut back to what was durable before. It knows no job.
+
+use nix::fcntl::{Flock, FlockArg};
+use quorate_queue::{Entry, JobId, log};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The log within the directory.
+const LOG: &str = "events.log";
+/// A log that is being written in place of it.
+const DRAFT: &str = "events.log.draft";
+/// Damaged lines, one after another, each with a line before it that says where it stood.
+const DAMAGED: &str = "events.damaged";
+/// Taken by the broker that has the log.
+const LOCK: &str = "lock";
+
+/// Why the log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    /// The directory cannot be made.
+    #[error("the queue's directory {} cannot be used", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's word for it.
+        #[source]
+        source: io::Error,
+    },
+    /// Another broker has the log.
+    #[error("the queue's directory {} is in use by another broker", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The log cannot be read.
+    #[error("the queue's log {} cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's word for it.
+        #[source]
+        source: io::Error,
+    },
+    /// The log takes nothing.
+    #[error("the queue's log {} cannot be written", path.display())]
+    Append {
+        /// The file.
+        path: PathBuf,
+        /// The system's word for it.
+        #[source]
+        source: io::Error,
+    },
+    /// A shorter log cannot be put in its place.
+    #[error("the queue's log {} cannot be compacted", path.display())]
+    Compact {
+        /// The file.
+        path: PathBuf,
+        /// The system's word for it.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The log of this broker.
+#[derive(Debug)]
+pub(super) struct Store {
+    dir: PathBuf,
+    file: File,
+    /// Bytes that are durable.
+    length: u64,
+    /// The file may be longer than that.
+    torn: bool,
+    buffer: Vec<u8>,
+    _lock: Flock<File>,
+}
+
+/// What an earlier life left.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// The log, ready for more.
+    pub(super) store: Store,
+    /// Its entries.
+    pub(super) entries: Vec<Entry>,
+    /// Jobs of which entries are damaged.
+    pub(super) damaged: Vec<JobId>,
+    /// What was found wrong, for people.
+    pub(super) notes: Vec<String>,
+}
+
+impl Store {
+    /// Opens the log of a directory, which is made if need be. A torn end is cut off, damaged lines
+    /// are set aside in a file of their own.
+    pub(super) fn open(dir: &Path) -> Result<Opened, StoreError> {
+        let directory = |source| StoreError::Directory { path: dir.to_owned(), source };
+        fs::create_dir_all(dir).map_err(directory)?;
+        let lock = options().open(dir.join(LOCK)).map_err(directory)?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
+            .map_err(|_| StoreError::InUse { path: dir.to_owned() })?;
+        let _ = fs::remove_file(dir.join(DRAFT));
+        let path = dir.join(LOG);
+        let read = |source| StoreError::Read { path: path.clone(), source };
+        let file = options().read(true).open(&path).map_err(read)?;
+        let bytes = fs::read(&path).map_err(read)?;
+        let contents = log::decode(&bytes);
+        let mut notes = Vec::new();
+        if contents.torn > 0 {
+            notes.push(format!(
+                "the last {} bytes of {} were torn by a crash and are dropped",
+                contents.torn,
+                path.display()
+            ));
+        }
+        let mut store = Self {
+            dir: dir.to_owned(),
+            file,
+            length: contents.end as u64,
+            torn: contents.torn > 0,
+            buffer: Vec::new(),
+            _lock: lock,
+        };
+        store.mend().map_err(|source| StoreError::Append { path: path.clone(), source })?;
+        if !contents.damage.is_empty() {
+            let aside = dir.join(DAMAGED);
+            let mut text = Vec::new();
+            for damage in &contents.damage {
+                text.extend_from_slice(
+                    format!("line {}: {}\n", damage.line, damage.what).as_bytes(),
+                );
+                text.extend_from_slice(&damage.bytes);
+                text.push(b'\n');
+            }
+            let written = options().append(true).open(&aside).and_then(|mut file| {
+                file.write_all(&text)?;
+                file.sync_data()
+            });
+            if let Err(error) = written {
+                tracing::warn!(%error, "damaged lines cannot be set aside");
+            }
+            notes.push(format!(
+                "{} damaged lines of {} are set aside in {}",
+                contents.damage.len(),
+                path.display(),
+                aside.display()
+            ));
+        }
+        let damaged = contents.damage.iter().filter_map(|damage| damage.job).collect();
+        Ok(Opened { store, entries: contents.entries, damaged, notes })
+    }
+
+    /// Bytes of the log.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Makes entries durable, all or none.
+    pub(super) fn append(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        self.buffer.clear();
+        for entry in entries {
+            log::encode(entry, &mut self.buffer);
+        }
+        let written = self.mend().and_then(|()| {
+            self.torn = true;
+            // At the end of the file: it was opened for appending.
+            self.file.write_all(&self.buffer)?;
+            self.file.sync_data()
+        });
+        if let Err(source) = written {
+            let _ = self.mend();
+            return Err(StoreError::Append { path: self.dir.join(LOG), source });
+        }
+        self.length += self.buffer.len() as u64;
+        self.torn = false;
+        // One large batch must not hold its memory for ever.
+        self.buffer.shrink_to(1 << 20);
+        Ok(())
+    }
+
+    /// Puts a shorter log with the same meaning in the place of this one.
+    pub(super) fn compact(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        let failed = |source| StoreError::Compact { path: self.dir.join(LOG), source };
+        let mut bytes = Vec::new();
+        for entry in entries {
+            log::encode(entry, &mut bytes);
+        }
+        let draft = self.dir.join(DRAFT);
+        let write = || -> io::Result<File> {
+            let mut file = options().read(true).open(&draft)?;
+            file.set_len(0)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&draft, self.dir.join(LOG))?;
+            File::open(&self.dir)?.sync_all()?;
+            Ok(file)
+        };
+        match write() {
+            Ok(file) => {
+                self.file = file;
+                self.length = bytes.len() as u64;
+                self.torn = false;
+                Ok(())
+            }
+            Err(source) => {
+                let error = failed(source);
+                let _ = fs::remove_file(&draft);
+                Err(error)
+            }
+        }
+    }
+
+    /// Cuts the file back to what is durable.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.torn {
+            self.file.set_len(self.length)?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+}
+
+/// For files that only this user may read: environments are in them.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_queue::{Event, Time};
+
+    fn entry(job: u64) -> Entry {
+        Entry { time: Time(job), job: Some(JobId(job)), event: Event::Hold {} }
+    }
+
+    #[test]
+    fn what_was_appended_is_there_when_it_is_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap().store;
+        store.append(&[entry(1), entry(2)]).unwrap();
+        store.append(&[entry(3)]).unwrap();
+        assert!(matches!(Store::open(dir.path()), Err(StoreError::InUse { .. })));
+        drop(store);
+        let opened = Store::open(dir.path()).unwrap();
+        assert_eq!(opened.entries, [entry(1), entry(2), entry(3)]);
+        assert!(opened.notes.is_empty());
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_before_anything_is_appended() {
+        let dir = tempfile::tempdir().unwrap();
+        Store::open(dir.path()).unwrap().store.append(&[entry(1), entry(2)]).unwrap();
+        let whole = fs::read(dir.path().join(LOG)).unwrap();
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for cut in first..whole.len() {
+            fs::write(dir.path().join(LOG), &whole[..cut]).unwrap();
+            let mut opened = Store::open(dir.path()).unwrap();
+            assert_eq!(opened.entries, [entry(1)], "cut at {cut}");
+            assert_eq!(opened.notes.len(), usize::from(cut > first));
+            opened.store.append(&[entry(3)]).unwrap();
+            drop(opened);
+            assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(1), entry(3)]);
+        }
+    }
+
+    #[test]
+    fn damaged_lines_are_set_aside_with_the_place_they_stood_at() {
+        let dir = tempfile::tempdir().unwrap();
+        Store::open(dir.path()).unwrap().store.append(&[entry(1), entry(2), entry(3)]).unwrap();
+        let path = dir.path().join(LOG);
+        let text = fs::read_to_string(&path).unwrap().replacen("\"time\":2", "\"time\":9", 1);
+        fs::write(&path, text).unwrap();
+        let opened = Store::open(dir.path()).unwrap();
+        assert_eq!(opened.entries, [entry(1), entry(3)]);
+        assert_eq!(opened.damaged, [JobId(2)]);
+        assert!(opened.notes[0].contains("1 damaged lines"), "{:?}", opened.notes);
+        let aside = fs::read_to_string(dir.path().join(DAMAGED)).unwrap();
+        assert!(aside.starts_with("line 2: its check sum is another\n"), "{aside}");
+    }
+
+    #[test]
+    fn a_compacted_log_takes_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap().store;
+        store.append(&[entry(1), entry(2), entry(3)]).unwrap();
+        store.compact(&[entry(2)]).unwrap();
+        store.append(&[entry(4)]).unwrap();
+        drop(store);
+        assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(2), entry(4)]);
+    }
+}

@@ -1,0 +1,26 @@
+//! The job queue over clusters of real broker processes on loopback addresses. Every wait is for a
+//! condition, with a deadline.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "all of it is test code, helpers included; a failing test tells the pods' logs"
+)]
+
+#[path = "queue/asking.rs"]
+mod asking;
+#[path = "queue/control.rs"]
+mod control;
+#[path = "queue/durability.rs"]
+mod durability;
+#[path = "cluster/pods.rs"]
+#[allow(dead_code, reason = "the other tests of pods need the rest")]
+mod pods;
+#[path = "queue/streams.rs"]
+mod streams;
+#[path = "queue/submitting.rs"]
+mod submitting;
+#[path = "launch/typing.rs"]
+#[allow(dead_code, reason = "the tests of launching need the rest")]
+mod typing;
