@@ -52,21 +52,20 @@ pub(super) struct Keeping {
     runner: Runner,
 }
 
+/// Tells what came of a change, once it is durable; with a reason, why it is not.
 type Reply = Box<dyn FnOnce(&Queue, Option<&str>) + Send>;
+type Change = Box<dyn FnOnce(&mut Queue, Time) -> Reply + Send>;
+type Look = Box<dyn FnOnce(&Queue) + Send>;
+type Taken = Result<JobId, String>;
 
 /// Something for the keeper.
 pub(super) enum Command {
     /// Takes jobs.
-    Submit {
-        user: u32,
-        spec: Box<Jobspec>,
-        copies: Copies,
-        reply: oneshot::Sender<Result<JobId, String>>,
-    },
+    Submit { user: u32, spec: Box<Jobspec>, copies: Copies, reply: oneshot::Sender<Taken> },
     /// Changes the queue; what comes of it is told once it is durable.
-    Change(Box<dyn FnOnce(&mut Queue, Time) -> Reply + Send>),
+    Change(Change),
     /// Looks at the queue.
-    Look(Box<dyn FnOnce(&Queue) + Send>),
+    Look(Look),
     /// Tells when a job is over.
     Wait(JobId, oneshot::Sender<()>),
     /// The tasks of a job run.
@@ -252,9 +251,9 @@ struct Keeper {
 /// What is answered when a batch is durable.
 #[derive(Default)]
 struct Answers {
-    submitted: Vec<(Result<JobId, String>, u64, oneshot::Sender<Result<JobId, String>>)>,
+    submitted: Vec<(Taken, u64, oneshot::Sender<Taken>)>,
     changed: Vec<Reply>,
-    looks: Vec<Box<dyn FnOnce(&Queue) + Send>>,
+    looks: Vec<Look>,
     waits: Vec<(JobId, oneshot::Sender<()>)>,
 }
 
@@ -413,11 +412,7 @@ impl Keeper {
         }
     }
 
-    fn answer(
-        &mut self,
-        looks: Vec<Box<dyn FnOnce(&Queue) + Send>>,
-        waits: Vec<(JobId, oneshot::Sender<()>)>,
-    ) {
+    fn answer(&mut self, looks: Vec<Look>, waits: Vec<(JobId, oneshot::Sender<()>)>) {
         for look in looks {
             look(&self.queue);
         }

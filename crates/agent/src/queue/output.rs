@@ -285,9 +285,7 @@ impl Reader {
                 following.output.state().live.push(sender);
                 following.live = Some(receiver);
                 following.output.caught_up.notify_waiters();
-            } else if ended {
-                return None;
-            } else if following.grown.changed().await.is_err() {
+            } else if ended || following.grown.changed().await.is_err() {
                 return None;
             }
         }

@@ -19,6 +19,9 @@ use std::collections::VecDeque;
 /// Jobs of one answer.
 const AT_ONCE: usize = 500;
 
+/// Jobs that one client waits for at a time: each such wait is a task, and there may be a million.
+const WAITS: usize = 4096;
+
 /// How a conversation ends.
 struct Over {
     code: i32,
@@ -339,8 +342,6 @@ async fn wait(keeping: &Keeping, jobs: Vec<JobId>, hear: &mut Hear, say: &mut Sa
     let mut ends = tokio::task::JoinSet::new();
     let mut left: VecDeque<JobId> = jobs.into();
     let mut code = exit::OK;
-    // Each wait is a task; a bulk of a million is waited for a few thousand at a time.
-    const WAITS: usize = 4096;
     loop {
         while ends.len() < WAITS
             && let Some(id) = left.pop_front()

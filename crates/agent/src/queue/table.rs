@@ -135,15 +135,17 @@ pub(super) fn nodes(nodes: &[NodeFacts]) -> String {
         }
         let mut what = what.join(" ");
         if let Some(reason) = node.drained.as_ref().filter(|reason| !reason.is_empty()) {
-            what = format!("{what}  {reason}").trim_start().to_owned();
+            what.push_str("  ");
+            what.push_str(reason);
         }
         let line = format!(
-            "{:>4}  {:<pod$}  {state:<8}  {:>9}  {:>7}  {:>9}  {what}",
+            "{:>4}  {:<pod$}  {state:<8}  {:>9}  {:>7}  {:>9}  {}",
             node.rank,
             node.pod,
             format!("{}/{}", node.cores - node.free_cores, node.cores),
             format!("{}/{}", node.gpus - node.free_gpus, node.gpus),
             bytes(node.memory),
+            what.trim_start(),
         );
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -262,7 +264,7 @@ fn bytes(count: u64) -> String {
     match count {
         0..=1_048_575 => format!("{} Ki", count >> 10),
         1_048_576..=1_073_741_823 => format!("{} Mi", count >> 20),
-        _ => format!("{}.{} Gi", count >> 30, (count % (1 << 30)) * 10 >> 30),
+        _ => format!("{}.{} Gi", count >> 30, ((count % (1 << 30)) * 10) >> 30),
     }
 }
 

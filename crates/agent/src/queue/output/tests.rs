@@ -47,7 +47,7 @@ async fn a_job_that_writes_nothing_leaves_no_file() {
 async fn behind_the_bound_output_goes_to_readers_alone_and_none_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let output = kept(dir.path());
-    let block = out(&[b'x'; 48 * 1024]);
+    let block = out(&vec![b'x'; 48 * 1024]);
     let blocks = usize::try_from(SPOOL_LIMIT).unwrap() / block.len() + 40;
     let mut reader = output.read();
     let reading = tokio::spawn(async move {
