@@ -29,11 +29,16 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 
 /// In the run directory: the broker's process id.
 pub(crate) const PID_FILE: &str = "broker.pid";
+
+/// How long an address that somebody has is waited for.
+const ADDRESS_WAIT: Duration = Duration::from_secs(3);
+/// The pause between two tries.
+const ADDRESS_STEP: Duration = Duration::from_millis(5);
 
 /// Be this pod's broker: the command of the pod's main container
 #[derive(Debug, clap::Args)]
@@ -172,7 +177,7 @@ fn listen(
     let candidates = own.map_or(any.to_vec(), |address| vec![address]);
     let mut last = None;
     for address in candidates {
-        match bind(address) {
+        match bind_when_free(address) {
             Ok(listener) => return Ok(listener),
             // Without IPv6 the first cannot be had, with it the second is not needed.
             Err(error) => last = last.or(Some((address, error))),
@@ -185,6 +190,25 @@ fn listen(
             address.port()
         )
     })
+}
+
+/// Binds, and waits a while for who has the address. When the broker before this one was killed while it
+/// started a task, that child has its socket until it becomes the task; only then can it be found and
+/// ended.
+fn bind_when_free(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let deadline = std::time::Instant::now() + ADDRESS_WAIT;
+    loop {
+        match bind(address) {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::AddrInUse
+                    && std::time::Instant::now() < deadline =>
+            {
+                // Nothing else runs in this process yet.
+                std::thread::sleep(ADDRESS_STEP);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {

@@ -244,7 +244,7 @@ async fn reach(overlay: &Overlay, mut call: Call) {
     match way(overlay, id).await {
         Ok(channel) => {
             let closed = |kind: u8, _: &[u8]| (kind == kind::CLOSED).then_some((exit::OK, None));
-            relay(call, channel, closed, (exit::UNAVAILABLE, None)).await;
+            relay(call, channel.split(), closed, (exit::UNAVAILABLE, None)).await;
         }
         Err(error) => {
             let _ = call.end(exit::UNAVAILABLE, Some(error.to_string())).await;

@@ -19,6 +19,8 @@ const DRAFT: &str = "events.log.draft";
 const DAMAGED: &str = "events.damaged";
 /// Taken by the broker that has the log.
 const LOCK: &str = "lock";
+/// How long another's lock is waited for.
+const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Why the log cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -100,8 +102,7 @@ impl Store {
         let directory = |source| StoreError::Directory { path: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(directory)?;
         let lock = options().open(dir.join(LOCK)).map_err(directory)?;
-        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
-            .map_err(|_| StoreError::InUse { path: dir.to_owned() })?;
+        let lock = take_lock(lock).map_err(|_| StoreError::InUse { path: dir.to_owned() })?;
         let _ = fs::remove_file(dir.join(DRAFT));
         let path = dir.join(LOG);
         let read = |source| StoreError::Read { path: path.clone(), source };
@@ -220,6 +221,19 @@ impl Store {
             self.torn = false;
         }
         Ok(())
+    }
+}
+
+/// Takes the lock. A child that a killed broker was about to start has it for a moment longer.
+fn take_lock(mut file: File) -> Result<Flock<File>, nix::errno::Errno> {
+    let deadline = std::time::Instant::now() + LOCK_WAIT;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((_, errno)) if std::time::Instant::now() > deadline => return Err(errno),
+            Err((same, _)) => file = same,
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
