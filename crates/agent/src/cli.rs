@@ -7,8 +7,8 @@ use crate::hosts::verb::HostsArgs;
 use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
 use crate::queue::arguments::{
-    AttachArgs, CancelArgs, EventsArgs, HoldArgs, InfoArgs, JobsArgs, KillArgs, QueueVerb,
-    ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs, WaitArgs,
+    AllocArgs, AttachArgs, BatchArgs, CancelArgs, EventsArgs, HoldArgs, InfoArgs, JobsArgs,
+    KillArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs, WaitArgs,
 };
 use crate::{broker, install, instance, query, rsh, start, testbed, version};
 use clap::{Parser, Subcommand};
@@ -55,6 +55,11 @@ enum Verb {
     #[command(subcommand)]
     Resource(ResourceVerb),
     Exec(ExecArgs),
+    Batch(Box<BatchArgs>),
+    Alloc(Box<AllocArgs>),
+    /// Wait for the end of standard input
+    #[command(name = instance::UNTIL_INPUT_ENDS, hide = true)]
+    UntilInputEnds,
     Tree(instance::tree::Args),
     Proxy(instance::proxy::Args),
     Hosts(HostsArgs),
@@ -95,6 +100,9 @@ impl Cli {
             Verb::Queue(verb) => verb.run(),
             Verb::Resource(verb) => verb.run(),
             Verb::Exec(args) => Ok(args.run()),
+            Verb::Batch(args) => args.run(),
+            Verb::Alloc(args) => args.run(),
+            Verb::UntilInputEnds => instance::until_input_ends(),
             Verb::Tree(args) => instance::tree::run(&args),
             Verb::Proxy(args) => instance::proxy::run(&args),
             Verb::Hosts(args) => Ok(args.run()),

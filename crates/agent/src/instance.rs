@@ -38,6 +38,17 @@ use zeroize::Zeroizing;
 
 pub use known::{Instance, Known};
 
+/// The hidden verb that ends with its standard input: what an instance runs that is to be there for as
+/// long as somebody holds it.
+pub const UNTIL_INPUT_ENDS: &str = "until-input-ends";
+
+/// Waits for the end of standard input.
+pub fn until_input_ends() -> anyhow::Result<i32> {
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())
+        .context("cannot read standard input")?;
+    Ok(quorate_contract::exit::OK)
+}
+
 /// How the instance is to be.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -71,7 +82,8 @@ pub fn run(options: &Options, launching: &Arc<dyn Launching>) -> anyhow::Result<
     drop(pmi);
     let dir = directory(rank, &meeting, &variable)?;
     let config = config(options, &meeting, size, &variable);
-    let flags = write(&dir, &config, &meeting, rank)?;
+    let slots = variable(env::SLOTS).and_then(|text| text.parse().ok());
+    let flags = write(&dir, &config, &meeting, rank, slots)?;
     let log = flags.termination_log.clone();
     let args = life::Args {
         flags,
@@ -115,7 +127,8 @@ pub fn register(overlay: &Overlay, services: &mut Services) {
             size: overlay.size(),
             since: life::unix_millis(),
         };
-        tokio::spawn(async move { known::announce(&outer, &instance).await });
+        let overlay = overlay.clone();
+        tokio::spawn(async move { known::announce(&overlay, &outer, instance).await });
     }
 }
 
@@ -166,7 +179,13 @@ fn directory(
 }
 
 /// Writes what a broker is told; gives the flags that lead there.
-fn write(dir: &Path, config: &AgentConfig, meeting: &Meeting, rank: u32) -> anyhow::Result<Flags> {
+fn write(
+    dir: &Path,
+    config: &AgentConfig,
+    meeting: &Meeting,
+    rank: u32,
+    slots: Option<u32>,
+) -> anyhow::Result<Flags> {
     let file = |name: &str, bytes: &[u8]| -> anyhow::Result<PathBuf> {
         let path = dir.join(name);
         OpenOptions::new()
@@ -183,6 +202,7 @@ fn write(dir: &Path, config: &AgentConfig, meeting: &Meeting, rank: u32) -> anyh
         seed_file: Some(file(paths::SEED_KEY, meeting.seed.as_slice())?),
         hosts: Some(file("hosts.book", meeting.book().as_bytes())?),
         shared_host: meeting.shared_host(),
+        slots,
         run_dir: Some(dir.to_owned()),
         termination_log: Some(dir.join("termination-log")),
         rank: Some(rank),

@@ -38,6 +38,9 @@ pub struct Flags {
     /// Other brokers of the cluster share this host's processes and directories
     #[arg(long, hide = true)]
     pub shared_host: bool,
+    /// Tasks that this broker takes, whatever the configuration says
+    #[arg(long, value_name = "N", hide = true)]
+    pub slots: Option<u32>,
     /// Divides the overlay's silence limits, for tests
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     pub haste: u32,
@@ -66,6 +69,8 @@ pub struct Settings {
     pub book: Option<AddressBook>,
     /// Other brokers of the cluster share this host's processes and directories.
     pub shared_host: bool,
+    /// Tasks that this broker takes, where the configuration does not say it.
+    pub slots: Option<u32>,
     /// The marks of what started this broker ([`env::MARK`]), where it is part of another cluster.
     pub outer_marks: Option<String>,
     /// Divides the overlay's silence limits.
@@ -193,6 +198,7 @@ impl Settings {
             node: variable(env::NODE_NAME),
             book: flags.hosts.as_deref().map(read_book).transpose()?,
             shared_host: flags.shared_host,
+            slots: flags.slots,
             outer_marks: variable(env::MARK),
             haste: flags.haste.max(1),
         };

@@ -61,6 +61,7 @@ pub(crate) fn settings(groups: &[(&str, u32)], rank: u32) -> crate::settings::Se
         node: None,
         book: None,
         shared_host: false,
+        slots: None,
         outer_marks: None,
         haste: 1,
     }

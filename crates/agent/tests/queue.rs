@@ -14,6 +14,8 @@ mod asking;
 mod control;
 #[path = "queue/durability.rs"]
 mod durability;
+#[path = "queue/nested.rs"]
+mod nested;
 #[path = "cluster/pods.rs"]
 #[allow(dead_code, reason = "the other tests of pods need the rest")]
 mod pods;

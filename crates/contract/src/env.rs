@@ -41,5 +41,7 @@ pub const TASK_RANK: &str = "QUORATE_TASK_RANK";
 pub const TASK_COUNT: &str = "QUORATE_TASK_COUNT";
 /// Set by the agent for launched tasks: the task's number on its broker.
 pub const TASK_LOCAL_RANK: &str = "QUORATE_TASK_LOCAL_RANK";
+/// Set by the agent for tasks of the queue's jobs: slots that the job has on this broker.
+pub const SLOTS: &str = "QUORATE_SLOTS";
 /// The log filter, as in `RUST_LOG`.
 pub const LOG: &str = "QUORATE_LOG";

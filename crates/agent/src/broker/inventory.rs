@@ -44,9 +44,9 @@ impl Inventory {
         let allowance = Allowance::read(Path::new("/"), &affinity);
         let (group, _) =
             settings.config.locate(settings.rank).expect("settings hold a rank of the file");
-        let slots = match group.slots {
-            Slots::Fixed(count) => count,
-            Slots::Auto => allowance.slots(),
+        let slots = match (settings.slots, group.slots) {
+            (Some(count), _) | (None, Slots::Fixed(count)) => count,
+            (None, Slots::Auto) => allowance.slots(),
         };
         Self {
             slots,

@@ -6,23 +6,27 @@
 //! by itself. Verbs reach an instance through its pod's broker (verb and channel service [`REACH`]).
 //! It does not look into what goes by.
 
-use crate::broker::{Channel, Overlay, Services};
+use crate::broker::{Channel, Membership, Overlay, Services};
 use crate::job::front::relay;
 use crate::job::protocol::{body, message, split};
 use crate::local::Call;
 use bytes::Bytes;
 use quorate_contract::exit;
+use quorate_contract::status::BrokerState;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::sync::Notify;
 
 /// An instance says that it is there: verb, and rank 0's channel service.
 pub(super) const HERE: &str = "instance.here";
 /// Which instances there are: verb, and rank 0's request service.
 pub(super) const LIST: &str = "instance.list";
+/// Waits until an instance is there: verb, and rank 0's request service.
+pub(super) const AWAIT: &str = "instance.await";
 /// A conversation with an instance's rank 0: verb, and channel service of its pod's broker.
 pub(super) const REACH: &str = "instance.reach";
 /// Where the cluster around this one has its socket in this pod: verb.
@@ -57,7 +61,7 @@ pub struct Instance {
     pub since: u64,
 }
 
-/// The argument of the verb [`REACH`].
+/// The argument of the verbs [`REACH`] and [`AWAIT`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ReachArgs {
     /// Which instance.
@@ -68,6 +72,8 @@ pub(super) struct ReachArgs {
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     tables: Arc<Mutex<Tables>>,
+    /// On rank 0: one more is there.
+    news: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +108,26 @@ impl Known {
         services.on_request(LIST, move |_, _| {
             let all: Vec<Instance> = known.tables().all.values().cloned().collect();
             async move { Ok(body(&all)) }
+        });
+        let known = self.clone();
+        services.on_request(AWAIT, move |_, body| {
+            let known = known.clone();
+            async move {
+                let id: String =
+                    serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+                loop {
+                    let news = known.news.notified();
+                    if known.tables().all.values().any(|instance| instance.id == id) {
+                        return Ok(Bytes::new());
+                    }
+                    news.await;
+                }
+            }
+        });
+        let own = overlay.clone();
+        services.on_verb(AWAIT, move |call| {
+            let overlay = own.clone();
+            async move { await_one(&overlay, call).await }
         });
         let known = self.clone();
         services.on_channel(REACH, move |channel| {
@@ -143,6 +169,7 @@ impl Known {
             tables.all.insert(number, instance);
             number
         };
+        self.news.notify_waiters();
         while let Ok(Some(_)) = channel.recv().await {}
         self.tables().all.remove(&number);
     }
@@ -235,6 +262,26 @@ async fn list(overlay: &Overlay, mut call: Call) {
     let _ = call.end(code, error).await;
 }
 
+async fn await_one(overlay: &Overlay, mut call: Call) {
+    let args = serde_json::from_value::<ReachArgs>(call.hello.args.take());
+    let Ok(ReachArgs { id }) = args else {
+        let _ = call.end(exit::USAGE, Some("an unreadable call".into())).await;
+        return;
+    };
+    let there = tokio::select! {
+        there = overlay.request(0, AWAIT, body(&id)) => there,
+        // Who asked has gone.
+        _ = call.connection.recv() => return,
+    };
+    let _ = match there {
+        Ok(_) => call.end(exit::OK, None).await,
+        Err(error) => {
+            let why = ReachError::Silent(error.to_string()).to_string();
+            call.end(exit::UNAVAILABLE, Some(why)).await
+        }
+    };
+}
+
 async fn reach(overlay: &Overlay, mut call: Call) {
     let args = serde_json::from_value::<ReachArgs>(call.hello.args.take());
     let Ok(ReachArgs { id }) = args else {
@@ -265,13 +312,20 @@ async fn way(overlay: &Overlay, id: String) -> Result<Channel, ReachError> {
 }
 
 /// Says to the cluster around this one that it is there, again and again, until this is dropped.
-pub(super) async fn announce(outer: &Path, instance: &Instance) {
+pub(super) async fn announce(overlay: &Overlay, outer: &Path, mut instance: Instance) {
     use crate::local::{Hello, connect};
     use tokio::time::{Duration, sleep};
     /// Between two tries: a broker that was killed is back within a moment.
     const AGAIN: Duration = Duration::from_millis(500);
+    let mut membership = overlay.membership();
+    // Before that nobody could do anything with it.
+    let is_up = |now: &Arc<Membership>| now.state == BrokerState::Run;
+    if membership.wait_for(is_up).await.map(drop).is_err() {
+        return;
+    }
+    instance.size = overlay.size();
     loop {
-        let args = serde_json::to_value(instance).expect("plain data always serializes");
+        let args = serde_json::to_value(&instance).expect("plain data always serializes");
         let hello = Hello { verb: HERE.to_owned(), args };
         if let Ok(mut connection) = connect(outer, &hello).await {
             while let Ok(Some(_)) = connection.recv().await {}

@@ -5,7 +5,7 @@
 //! socket in a directory of its own, for as long as the command runs; what comes in there goes on
 //! through the brokers. Owns the steps and the sockets; what is said is not its business.
 
-use super::known::{OUTER, REACH, ReachArgs, kind};
+use super::known::{AWAIT, OUTER, REACH, ReachArgs, kind};
 use crate::local::{self, Hello, LocalError, connect};
 use crate::query::{Where, ask, block_on};
 use anyhow::{Context, bail};
@@ -44,30 +44,47 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    block_on(async {
-        let way = Way::find(args.place.path(), &args.path).await?;
-        let mut command = tokio::process::Command::new(&args.command[0]);
-        command.args(&args.command[1..]).env(env::SOCKET, &way.socket);
-        let shown = args.command[0].display();
-        // A terminal sends its signals to the command as well, which decides what they mean.
-        let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch signals")?;
-        let mut quit = signal(SignalKind::quit()).context("cannot watch signals")?;
-        let mut terminate = signal(SignalKind::terminate()).context("cannot watch signals")?;
-        let mut child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-        let status = loop {
-            tokio::select! {
-                status = child.wait() => break status.context("cannot wait for the command")?,
-                _ = interrupt.recv() => {}
-                _ = quit.recv() => {}
-                _ = terminate.recv() => if let Some(pid) = pid {
-                    crate::sys::signal_process(pid, libc::SIGTERM);
-                },
-            }
-        };
-        let signaled = status.signal().map(exit::signaled);
-        Ok(status.code().or(signaled).unwrap_or(exit::FAILED))
-    })?
+    block_on(run_within(args.place.path(), &args.path, &args.command, &[]))?
+}
+
+/// Runs a command, with more variables, whose verbs go to another instance.
+pub(crate) async fn run_within(
+    from: PathBuf,
+    path: &str,
+    words: &[OsString],
+    variables: &[(&str, OsString)],
+) -> anyhow::Result<i32> {
+    let way = Way::find(from, path).await?;
+    let mut command = tokio::process::Command::new(&words[0]);
+    command.args(&words[1..]).env(env::SOCKET, &way.socket);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    let shown = words[0].display();
+    // A terminal sends its signals to the command as well, which decides what they mean.
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch signals")?;
+    let mut quit = signal(SignalKind::quit()).context("cannot watch signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch signals")?;
+    let mut child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status.context("cannot wait for the command")?,
+            _ = interrupt.recv() => {}
+            _ = quit.recv() => {}
+            _ = terminate.recv() => if let Some(pid) = pid {
+                crate::sys::signal_process(pid, libc::SIGTERM);
+            },
+        }
+    };
+    let signaled = status.signal().map(exit::signaled);
+    Ok(status.code().or(signaled).unwrap_or(exit::FAILED))
+}
+
+/// Waits until an instance of this cluster is up.
+pub(crate) async fn await_instance(socket: &Path, id: &str) -> anyhow::Result<()> {
+    let args = serde_json::to_value(ReachArgs { id: id.to_owned() })?;
+    let (_, code) = ask(socket, AWAIT, args).await?;
+    anyhow::ensure!(code == exit::OK, "the brokers cannot be asked for the instance");
+    Ok(())
 }
 
 /// The way to an instance, while it is kept.

@@ -5,8 +5,8 @@
 //! end.
 
 use super::protocol::{
-    Abort, Deserted, EndedTask, Joining, LAUNCH, Launch, MEMBER, Waiting, What, kind, message,
-    split,
+    Abort, Deserted, EndedTask, Joining, LAUNCH, Launch, MEMBER, Script, Waiting, What, kind,
+    message, split,
 };
 use super::streams::{Stream, feed, pump};
 use super::{Jobs, protocol};
@@ -24,13 +24,18 @@ use quorate_contract::env as names;
 use quorate_hostlist::IdSet;
 use quorate_pmi::{Exit, JobSpec, Layout, Offer, RankState, Sequence};
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+
+/// In a job's directory: its script.
+const SCRIPT: &str = "script";
 
 /// Time between SIGTERM and SIGKILL when the leader is lost.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
@@ -191,7 +196,16 @@ impl Tasks<'_> {
     /// Starts all tasks; what does not start has ended.
     async fn start_all(&mut self) {
         let pod = self.jobs.pod();
-        let command = self.launch.command.clone();
+        let mut command = self.launch.command.clone();
+        if let Some(script) = command.script.take() {
+            match self.write(&script) {
+                Ok(words) => command.argv.extend(words),
+                Err(end) => {
+                    self.none_started(&end);
+                    return;
+                }
+            }
+        }
         let argv: Vec<OsString> = command.argv.iter().map(|word| text::decode(word)).collect();
         let mut env = command.env.over(&pod.env);
         environment::pod(self.overlay.settings(), &mut env);
@@ -218,6 +232,7 @@ impl Tasks<'_> {
         let sets = match share.and_then(|share| share.slots.parse::<IdSet>().ok()) {
             Some(slots) => {
                 let slots: Vec<u32> = slots.iter().collect();
+                env.insert(names::SLOTS.into(), slots.len().to_string().into());
                 let asked = command.cpus_per_task.is_some();
                 pod.allowance.sets_within(command.binding, &slots, tasks, asked, turn)
             }
@@ -239,6 +254,23 @@ impl Tasks<'_> {
         }
         let pids: Vec<i32> = self.running.iter().map(|t| t.pid).filter(|pid| *pid > 0).collect();
         self.record = self.jobs.record(&format!("job-{}", self.launch.job), &pids);
+    }
+
+    /// Writes a job's script; gives the command that runs it.
+    fn write(&self, script: &Script) -> Result<Vec<String>, TaskEnd> {
+        let path = self.dir.join(SCRIPT);
+        let failed = |error: std::io::Error| {
+            TaskEnd::NotStarted(format!("the script cannot be written: {error}"))
+        };
+        std::fs::create_dir_all(&self.dir).map_err(failed)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o700)
+            .open(&path)
+            .map_err(failed)?;
+        file.write_all(script.text.as_bytes()).map_err(failed)?;
+        Ok(script.command(&text::encode(&path)))
     }
 
     /// The directory of the tasks.

@@ -152,6 +152,38 @@ pub struct Command {
     /// The order of ranks over what the queue has allotted.
     #[serde(default)]
     pub distribution: Distribution,
+    /// A script that each pod writes into a file, whose command follows `argv`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
+}
+
+/// A script that is run by the interpreter that it names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Script {
+    /// Its text.
+    pub text: String,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+impl Script {
+    /// The command that runs it from a file: as the kernel would, but from a file system whose files may
+    /// not be run, too. The interpreter's argument is all that follows its name (execve(2)).
+    pub fn command(&self, file: &str) -> Vec<String> {
+        let first = self.text.lines().next().and_then(|line| line.strip_prefix("#!"));
+        let first = first.map_or("/bin/sh", str::trim);
+        let (interpreter, argument) = match first.split_once([' ', '\t']) {
+            Some((interpreter, argument)) => (interpreter, Some(argument.trim())),
+            None => (first, None),
+        };
+        let mut words = vec![interpreter.to_owned()];
+        words.extend(argument.filter(|argument| !argument.is_empty()).map(str::to_owned));
+        words.push(file.to_owned());
+        words.extend(self.args.iter().cloned());
+        words
+    }
 }
 
 /// A client's request to run a job.
@@ -353,4 +385,20 @@ pub fn piece(mut payload: Bytes) -> Option<(u32, Bytes)> {
 /// The number of a [`kind::TAKEN`].
 pub fn taken(payload: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(payload.first_chunk::<4>().copied()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_run_by_the_interpreter_that_it_names() {
+        let command = |text: &str| {
+            let script = Script { text: text.to_owned(), args: vec!["a b".to_owned()] };
+            script.command("/run/script").join("|")
+        };
+        assert_eq!(command("#!/bin/sh\ntrue\n"), "/bin/sh|/run/script|a b");
+        let with_argument = "#! /usr/bin/env  python3 -u \nprint()\n";
+        assert_eq!(command(with_argument), "/usr/bin/env|python3 -u|/run/script|a b");
+    }
 }

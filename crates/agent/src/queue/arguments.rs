@@ -3,14 +3,18 @@
 //! Owns: flags, their meaning as a question, and the refusals that need no broker. Data goes to stdout,
 //! all else to stderr.
 
+mod alloc;
 mod attach;
+mod batch;
 mod change;
 mod dependency;
 mod duration;
 mod look;
 mod submit;
 
+pub use alloc::AllocArgs;
 pub use attach::{AttachArgs, WaitArgs};
+pub use batch::BatchArgs;
 pub use change::{CancelArgs, HoldArgs, KillArgs, ReleaseArgs, RequeueArgs, UpdateArgs};
 pub use look::{EventsArgs, InfoArgs, JobsArgs, QueueVerb, ResourceVerb};
 pub use submit::SubmitArgs;

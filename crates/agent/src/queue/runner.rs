@@ -7,15 +7,18 @@
 use super::keeper::Command;
 use super::output::{Files, Output, Reader, spool_path};
 use crate::broker::Overlay;
+use crate::instance::UNTIL_INPUT_ENDS;
 use crate::job::Jobs;
 use crate::job::leader::{self, Handle, Led};
-use crate::job::protocol::{self, GONE, Request, STDIN_WINDOW, Share, Stdin, Where, kind, split};
+use crate::job::protocol::{
+    self, GONE, Request, STDIN_WINDOW, Script, Share, Stdin, Where, kind, split,
+};
 use crate::launch::affinity::Binding;
 use crate::launch::environment::Difference;
 use crate::launch::place::Distribution;
 use crate::launch::text;
 use bytes::Bytes;
-use quorate_queue::{Job, JobId, Outcome, Program};
+use quorate_queue::{Job, JobId, Outcome, Part, Program};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -269,35 +272,19 @@ fn ended(id: JobId, led: Led) -> Command {
 /// What the leader is asked for.
 fn request(job: &Job) -> Result<Request, String> {
     let spec = job.spec();
-    let Program::Command(command) = &spec.program else {
-        return Err("this agent starts no scripts and no nested instances yet".to_owned());
-    };
-    let argv = match job.submission.cc {
-        Some(_) => command.iter().map(|word| job.filled(word).into_owned()).collect(),
-        None => command.clone(),
+    let argv = match (&spec.program, job.submission.cc) {
+        (Program::Command(command), Some(_)) => {
+            command.iter().map(|word| job.filled(word).into_owned()).collect()
+        }
+        (Program::Command(command), None) => command.clone(),
+        (Program::Script { .. } | Program::Instance, _) => return instance(job),
     };
     let option = |name: &str| spec.options.get(name).map(String::as_str);
-    let mut set: Vec<(String, String)> =
-        spec.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    if let Some(cc) = job.submission.cc {
-        set.push(("QUORATE_JOB_CC".to_owned(), cc.to_string()));
-    }
-    if let Some(element) = job.submission.element {
-        set.push(("QUORATE_ARRAY_JOB_ID".to_owned(), element.array.to_string()));
-        set.push(("QUORATE_ARRAY_TASK_ID".to_owned(), element.index.to_string()));
-    }
-    let parts = job.allocation.iter().flat_map(|allocation| &allocation.parts);
-    let shares = parts.map(|part| Share {
-        broker: part.rank,
-        tasks: part.tasks,
-        slots: part.cores.to_string(),
-        gpus: part.gpus.to_string(),
-    });
     let cores = spec.request.cores_per_task;
     Ok(Request {
         command: protocol::Command {
             argv,
-            env: Difference { set, unset: spec.unset.clone() },
+            env: environment(job),
             cwd: (!spec.directory.is_empty()).then(|| spec.directory.clone()),
             cwd_required: option("cwd") == Some("required"),
             mpi: option("mpi").unwrap_or("auto").to_owned(),
@@ -317,11 +304,78 @@ fn request(job: &Job) -> Result<Request, String> {
                 Some("cyclic") => Distribution::Cyclic,
                 _ => Distribution::Block,
             },
+            script: None,
         },
-        place: Where::Allotted(shares.collect()),
+        place: Where::Allotted(shares(job, |part| part.tasks)),
         no_kill: option("no-kill").is_some(),
         queued: Some(job.id.0),
     })
+}
+
+/// What the leader is asked for by a job that is a nested instance: a broker on each of its nodes, with
+/// all that the job has there. It ends with its script; the one of an interactive allocation when who
+/// asked for it closes the input; any other when it is cancelled.
+fn instance(job: &Job) -> Result<Request, String> {
+    let spec = job.spec();
+    let agent = std::env::current_exe()
+        .map_err(|error| format!("this broker does not know where its program is: {error}"))?;
+    let agent = text::encode(&agent);
+    let mut argv = vec![agent.clone(), "start".to_owned()];
+    let attached = spec.streams.input.as_deref() == Some("-");
+    let script = match &spec.program {
+        Program::Script { text, args } => {
+            argv.push("--".to_owned());
+            Some(Script { text: text.clone(), args: args.clone() })
+        }
+        _ if attached => {
+            argv.extend(["--".to_owned(), agent, UNTIL_INPUT_ENDS.to_owned()]);
+            None
+        }
+        _ => None,
+    };
+    Ok(Request {
+        command: protocol::Command {
+            argv,
+            script,
+            env: environment(job),
+            cwd: (!spec.directory.is_empty()).then(|| spec.directory.clone()),
+            cwd_required: spec.options.get("cwd").map(String::as_str) == Some("required"),
+            mpi: "pmi1".to_owned(),
+            stdin: if spec.streams.input.is_some() { Stdin::First } else { Stdin::None },
+            ..protocol::Command::default()
+        },
+        place: Where::Allotted(shares(job, |_| 1)),
+        // It goes on without a node that is lost.
+        no_kill: true,
+        queued: Some(job.id.0),
+    })
+}
+
+/// A job's environment, as it differs from that of the pods.
+fn environment(job: &Job) -> Difference {
+    let spec = job.spec();
+    let mut set: Vec<(String, String)> =
+        spec.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    if let Some(cc) = job.submission.cc {
+        set.push(("QUORATE_JOB_CC".to_owned(), cc.to_string()));
+    }
+    if let Some(element) = job.submission.element {
+        set.push(("QUORATE_ARRAY_JOB_ID".to_owned(), element.array.to_string()));
+        set.push(("QUORATE_ARRAY_TASK_ID".to_owned(), element.index.to_string()));
+    }
+    Difference { set, unset: spec.unset.clone() }
+}
+
+/// What a job has of each broker, with as many tasks there as `tasks` says.
+fn shares(job: &Job, tasks: impl Fn(&Part) -> u32) -> Vec<Share> {
+    let parts = job.allocation.iter().flat_map(|allocation| &allocation.parts);
+    let share = |part: &Part| Share {
+        broker: part.rank,
+        tasks: tasks(part),
+        slots: part.cores.to_string(),
+        gpus: part.gpus.to_string(),
+    };
+    parts.map(share).collect()
 }
 
 /// Waits until a broker has nothing of a job any more.

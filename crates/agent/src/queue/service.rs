@@ -8,6 +8,7 @@ use super::protocol::{
     Copies, Done, JobFacts, LaneChange, Opening, QUEUE, Question, Selection, Submit, Submitted,
     Then, kind,
 };
+use super::runner::Running;
 use super::talk::{Hear, Say, there};
 use crate::broker::Services;
 use crate::job::protocol::{self, kind as stream};
@@ -15,6 +16,7 @@ use quorate_contract::exit;
 use quorate_hostlist::IdSet;
 use quorate_queue::{JobId, Jobspec, Queue, QueueError, State, Time};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Jobs of one answer.
 const AT_ONCE: usize = 500;
@@ -424,6 +426,8 @@ async fn attach(
         _ => None,
     };
     let fed = taken.is_some();
+    // However this conversation ends: who reads it must not wait for more.
+    let _feeding = running.clone().filter(|_| fed).map(Feeding);
     let mut told: u64 = 0;
     for (kind, payload) in early {
         if let Some(running) = running.as_ref().filter(|_| fed) {
@@ -492,6 +496,15 @@ async fn attach(
         }
         Ok(None) => Over::ok(),
         Err(error) => Over::failed(error),
+    }
+}
+
+/// Ends the standard input of a job when it is dropped.
+struct Feeding(Arc<Running>);
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.0.input(None);
     }
 }
 

@@ -79,7 +79,7 @@ pub struct SubmitArgs {
     cwd: Option<PathBuf>,
     /// Set NAME=VALUE, take NAME along, or leave -NAME out; may be repeated
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
-    env: Vec<String>,
+    pub(super) env: Vec<String>,
     /// A file for stdout, on the launcher
     #[arg(long, value_name = "FILE")]
     output: Option<String>,
@@ -123,16 +123,22 @@ pub struct SubmitArgs {
     #[arg(long, conflicts_with = "dry_run")]
     test_only: bool,
     #[command(flatten)]
-    place: Where,
+    pub(super) place: Where,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
-    command: Vec<OsString>,
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    pub(super) command: Vec<OsString>,
 }
 
 impl SubmitArgs {
     /// Runs the verb; gives the code to exit with.
     pub fn run(&self) -> anyhow::Result<i32> {
-        let submit = match self.submit() {
+        let program = Program::Command(self.command.iter().map(text::encode).collect());
+        self.run_as(program, &called(&self.command))
+    }
+
+    /// Submits a program under a name, if no other was given.
+    pub(super) fn run_as(&self, program: Program, name: &str) -> anyhow::Result<i32> {
+        let submit = match self.submit(program, name) {
             Ok(submit) => submit,
             Err(why) => return Ok(misused(&why)),
         };
@@ -187,7 +193,7 @@ impl SubmitArgs {
         print(&text)
     }
 
-    fn submit(&self) -> Result<Submit, String> {
+    fn submit(&self, program: Program, name: &str) -> Result<Submit, String> {
         let copies = match (&self.cc, &self.bcc) {
             (Some(set), _) => Copies::Each(numbers(set)?.to_string()),
             (None, Some(set)) => {
@@ -202,10 +208,11 @@ impl SubmitArgs {
         } else {
             Then::Nothing
         };
-        Ok(Submit { spec: self.spec()?, copies, then, test: self.test_only })
+        Ok(Submit { spec: self.spec(program, name)?, copies, then, test: self.test_only })
     }
 
-    fn spec(&self) -> Result<Jobspec, String> {
+    /// The job.
+    pub(super) fn spec(&self, program: Program, name: &str) -> Result<Jobspec, String> {
         let tasks = self.ntasks.unwrap_or_else(|| {
             let nodes = self.nodes.map_or(1, |(fewest, _)| fewest);
             nodes.saturating_mul(self.tasks_per_node.filter(|_| self.nodes.is_some()).unwrap_or(1))
@@ -227,8 +234,8 @@ impl SubmitArgs {
             None => std::env::current_dir().ok(),
         };
         let spec = Jobspec {
-            name: self.name.clone().unwrap_or_else(|| called(&self.command)),
-            program: Program::Command(self.command.iter().map(text::encode).collect()),
+            name: self.name.clone().unwrap_or_else(|| name.to_owned()),
+            program,
             request: Request {
                 tasks,
                 nodes: self.nodes,
@@ -281,7 +288,7 @@ fn submitted_alone(args: &SubmitArgs) -> bool {
 }
 
 /// A command's own name.
-fn called(command: &[OsString]) -> String {
+pub(super) fn called(command: &[OsString]) -> String {
     let first = command.first().map(Path::new);
     let name = first.and_then(Path::file_name).unwrap_or_default();
     name.to_string_lossy().into_owned()

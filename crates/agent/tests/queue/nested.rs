@@ -1,0 +1,102 @@
+//! Scripts and interactive allocations: jobs that are clusters.
+
+use crate::asking::{ended, job, submit, wait_for};
+use crate::pods::signal;
+use crate::typing::{Marks, cluster, code, run, stderr, stdout, typed, wait, wait_gone};
+use std::fs;
+
+const SIGKILL: i32 = 9;
+
+#[test]
+fn a_script_has_a_queue_of_its_own_over_its_nodes() {
+    let pods = cluster(3);
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("steps.sh");
+    let text = "#!/bin/sh -e\n\
+                echo \"$# $1 in job $QUORATE_JOB_ID\"\n\
+                quorate-agent submit -n2 -N2 --wait sh -c 'exit 0'\n\
+                quorate-agent submit --wait true\n\
+                quorate-agent run -N2 -n4 sh -c 'echo task $QUORATE_TASK_RANK'\n\
+                exit 5\n";
+    fs::write(&script, text).unwrap();
+    let words = ["batch", "-N2", "-n4", "--watch", script.to_str().unwrap(), "an argument"];
+    let output = run(&pods, 1, &words);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    let text = stdout(&output);
+    // Numbers of the inner queue begin anew.
+    let mut lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..3], ["1 an argument in job 1", "1", "2"], "{text}");
+    lines[3..].sort_unstable();
+    assert_eq!(lines[3..], ["task 0", "task 1", "task 2", "task 3"]);
+    assert_eq!(job(&pods, 1)["name"], "steps.sh");
+}
+
+#[test]
+fn a_nested_cluster_has_the_cores_of_its_job_and_no_more() {
+    let pods = cluster(2);
+    let words = ["batch", "-n1", "--watch", "--wrap", "quorate-agent run -n2 true"];
+    let output = run(&pods, 0, &words);
+    assert_eq!(code(&output), 1, "{}", stdout(&output));
+    assert!(stdout(&output).is_empty() && stderr(&output).contains("slot"), "{}", stderr(&output));
+}
+
+#[test]
+fn scripts_that_cannot_be_are_refused_with_the_way_out() {
+    let pods = cluster(1);
+    for (words, want) in [
+        (&["batch"][..], "--wrap"),
+        (&["batch", "/nonexistent/script"], "/nonexistent/script"),
+        (&["batch", "/bin/true"], "submit"),
+    ] {
+        let output = run(&pods, 0, words);
+        assert_eq!(code(&output), 2, "{words:?}");
+        assert!(stderr(&output).contains(want), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_allocation_is_there_for_as_long_as_its_command() {
+    let pods = cluster(2);
+    let words = ["alloc", "-N2", "-n4", "--", "sh", "-c"];
+    let agent = crate::pods::AGENT;
+    let script = format!("{agent} run -n4 sh -c 'echo $QUORATE_TASK_RANK'; {agent} tree; exit 3");
+    let output = run(&pods, 1, &[&words[..], &[&script]].concat());
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    let text = stdout(&output);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [".", "0", "1", "2", "3"], "{}", stderr(&output));
+    // It ended well, and its nodes are free.
+    assert_eq!(wait_for(&pods, 1, "completed")["code"], 0);
+    assert_eq!(ended(&pods, submit(&pods, 0, &["-n4", "true"])), 0);
+}
+
+#[test]
+fn an_allocation_whose_client_is_killed_gives_its_nodes_back() {
+    let pods = cluster(2);
+    let marks = Marks::new();
+    let agent = crate::pods::AGENT;
+    let task = format!("{} exec sleep 1000", marks.leave("task"));
+    let script = format!("{agent} run -n1 sh -c '{task}'");
+    let mut child = typed(&pods, 0, &["alloc", "-N2", "--", "sh", "-c", &script]).spawn().unwrap();
+    let pid = marks.pid("task");
+    signal(i32::try_from(child.id()).unwrap(), SIGKILL);
+    child.wait().unwrap();
+    wait_gone(pid);
+    wait_for(&pods, 1, "INACTIVE");
+    let tree = || stdout(&run(&pods, 0, &["tree"]));
+    wait("the instance to be forgotten", || (tree() == ".\n").then_some(()));
+}
+
+#[test]
+fn a_kept_allocation_takes_jobs_until_it_is_cancelled() {
+    let pods = cluster(2);
+    let output = run(&pods, 0, &["alloc", "-N1", "--bg"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "1\n"), "{}", stderr(&output));
+    wait("the instance", || stdout(&run(&pods, 1, &["tree"])).contains(" 1  1 node").then_some(()));
+    let agent = crate::pods::AGENT;
+    let output = run(&pods, 1, &["proxy", "1", agent, "submit", "--wait", "true"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "1\n"), "{}", stderr(&output));
+    assert_eq!(code(&run(&pods, 0, &["cancel", "1"])), 0);
+    wait_for(&pods, 1, "cancelled");
+}
