@@ -7,9 +7,31 @@
 //! (Debian 12) and its manual pages; docs/slurm.md says what differs.
 
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::format_push_string,
+    reason = "answers are texts made of pieces; writing into a String has an error that cannot be"
+)]
 
 pub mod calendar;
+mod columns;
 pub mod environment;
+pub mod facts;
+mod flags;
+mod json;
 pub mod options;
+mod sacct;
+pub mod scancel;
+pub mod scontrol;
 pub mod script;
+mod sinfo;
+mod squeue;
 pub mod value;
+
+pub use sacct::sacct;
+pub use scancel::scancel;
+pub use scontrol::scontrol;
+pub use sinfo::sinfo;
+pub use squeue::squeue;
+
+/// What `--version` of every command says: the version whose formats these are.
+pub const VERSION: &str = "slurm-wlm 22.05.8";

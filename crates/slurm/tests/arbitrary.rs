@@ -4,9 +4,10 @@
 
 use proptest::prelude::*;
 use quorate_slurm::calendar::Clock;
+use quorate_slurm::facts::{Cluster, View};
 use quorate_slurm::options::{Context, Input, Settings, TABLE, Tool, parse, wanted};
 use quorate_slurm::value::{self, Pattern, PatternFacts};
-use quorate_slurm::{options, script};
+use quorate_slurm::{options, sacct, scancel, scontrol, script, sinfo, squeue};
 use std::collections::BTreeMap;
 
 fn tool() -> impl Strategy<Value = Tool> {
@@ -28,6 +29,16 @@ fn word() -> impl Strategy<Value = String> {
     let known = (0..TABLE.len(), argument())
         .prop_map(|(at, value)| format!("--{}={value}", TABLE[at].name));
     prop_oneof![3 => known, 1 => argument(), 1 => "-[A-Za-z]{1,3}[0-9]{0,3}"]
+}
+
+/// What squeue and its kin are asked.
+fn question() -> impl Strategy<Value = String> {
+    let long =
+        ["format", "Format", "sort", "states", "jobs", "starttime", "state", "user", "signal"];
+    let long = (0..long.len(), argument()).prop_map(move |(at, v)| format!("--{}={v}", long[at]));
+    let verbs = ["show", "hold", "update", "hostnames", "job", "TimeLimit=5", "-N", "-l", "-h"];
+    let verbs = (0..verbs.len()).prop_map(move |at| verbs[at].to_owned());
+    prop_oneof![long, verbs, "-[oOStjp]%?[.0-9]{0,4}[a-zA-Z%]{0,3}"]
 }
 
 proptest! {
@@ -82,6 +93,22 @@ proptest! {
                 prop_assert!(error.exit_code() > 0);
             }
         }
+    }
+
+    #[test]
+    fn no_question_panics(
+        words in proptest::collection::vec(prop_oneof![question(), argument()], 0..5),
+        now in any::<i32>(),
+    ) {
+        let environment = BTreeMap::new();
+        let clock = Clock { now: now.into(), offset: 0 };
+        let cluster = Cluster::default();
+        let view = View { cluster: &cluster, clock, environment: &environment, user: "ada" };
+        let _ = squeue(&words, &view);
+        let _ = sinfo(&words, &view);
+        let _ = sacct(&words, &view);
+        let _ = scancel(&words, &view);
+        let _ = scontrol(&words, &view);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! A command line read as getopt_long(3) reads it: long names may be shortened, letters may share a
-//! dash, and the first word that is no option ends them.
+//! A command line of the commands that make jobs: the first word that is no option ends the options.
 
 use super::error::OptionError;
-use super::table::{Argument, Opt, TABLE, Tool};
+use super::table::{Opt, TABLE, Tool};
+use crate::flags::{self, Flag};
 
 /// What a command line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,75 +15,18 @@ pub struct Parsed {
 
 /// Reads the words behind the command's name.
 pub fn parse(tool: Tool, words: &[String]) -> Result<Parsed, OptionError> {
-    let mut parsed = Parsed::default();
-    let mut rest = words.iter();
-    while let Some(word) = rest.next() {
-        if word == "--" {
-            parsed.operands.extend(rest.by_ref().cloned());
-        } else if let Some(long) = word.strip_prefix("--") {
-            let (name, given) = match long.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (long, None),
-            };
-            let option = find(tool, name, word)?;
-            let value = match (option.argument, given) {
-                (Argument::No, Some(_)) => {
-                    return Err(OptionError::Surplus { option: option.name });
-                }
-                (Argument::Required, None) => match rest.next() {
-                    Some(value) => Some(value.clone()),
-                    None => return Err(OptionError::Missing { option: option.name }),
-                },
-                (_, given) => given,
-            };
-            parsed.options.push((option, value));
-        } else if word.len() > 1 && word.starts_with('-') {
-            let mut letters = word[1..].chars();
-            while let Some(letter) = letters.next() {
-                let option = TABLE
-                    .iter()
-                    .find(|option| option.of(tool) && option.short == Some(letter))
-                    .ok_or(OptionError::Letter { letter })?;
-                let behind = letters.as_str();
-                let value = match option.argument {
-                    Argument::No => None,
-                    Argument::Optional => (!behind.is_empty()).then(|| behind.to_owned()),
-                    Argument::Required if behind.is_empty() => match rest.next() {
-                        Some(value) => Some(value.clone()),
-                        None => return Err(OptionError::LetterMissing { letter }),
-                    },
-                    Argument::Required => Some(behind.to_owned()),
-                };
-                parsed.options.push((option, value));
-                if option.argument != Argument::No {
-                    break;
-                }
-            }
-        } else {
-            parsed.operands.push(word.clone());
-            parsed.operands.extend(rest.by_ref().cloned());
-        }
-    }
-    Ok(parsed)
-}
-
-/// The option of that name, or the only one whose name begins with it.
-fn find(tool: Tool, name: &str, word: &str) -> Result<&'static Opt, OptionError> {
     let all = || TABLE.iter().filter(|option| option.of(tool));
-    if let Some(option) = all().find(|option| option.name == name) {
-        return Ok(option);
-    }
-    let candidates: Vec<&'static Opt> =
-        all().filter(|option| !name.is_empty() && option.name.starts_with(name)).collect();
-    match candidates.as_slice() {
-        [] => Err(OptionError::Unrecognized { option: word.to_owned() }),
-        [option] => Ok(option),
-        several => {
-            let names: Vec<String> =
-                several.iter().map(|option| format!("'--{}'", option.name)).collect();
-            Err(OptionError::Ambiguous { option: word.to_owned(), possibilities: names.join(" ") })
-        }
-    }
+    let flags: Vec<Flag> =
+        all().map(|&Opt { name, short, argument, .. }| Flag { name, short, argument }).collect();
+    let (given, operands) = flags::read(&flags, words, false)?;
+    let options = given
+        .into_iter()
+        .map(|(name, value)| {
+            let option = all().find(|option| option.name == name);
+            (option.expect("every flag is from the table"), value)
+        })
+        .collect();
+    Ok(Parsed { options, operands })
 }
 
 #[cfg(test)]

@@ -164,6 +164,11 @@ impl OptionError {
         }
     }
 
+    /// What is said of words that cannot be read.
+    pub(crate) fn hint(&self, name: &str) -> Vec<String> {
+        vec![format!("{name}: {self}"), format!("Try \"{name} --help\" for more information")]
+    }
+
     /// What standard error says, line by line.
     pub fn lines(&self, tool: Tool) -> Vec<String> {
         let name = tool.name();
@@ -174,10 +179,7 @@ impl OptionError {
             | Self::Ambiguous { .. }
             | Self::Missing { .. }
             | Self::LetterMissing { .. }
-            | Self::Surplus { .. } => vec![
-                format!("{name}: {self}"),
-                format!("Try \"{name} --help\" for more information"),
-            ],
+            | Self::Surplus { .. } => self.hint(name),
             Self::Directive { line, text, source } => {
                 let mut lines = source.lines(tool);
                 lines.push(error(&format_args!("line {line} of the script: {text}")));
