@@ -15,7 +15,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::names::LAUNCHER;
 use quorate_contract::report::Reason;
 use quorate_contract::status::Missing;
-use quorate_observe::{ContainerState, LostNodes, Observed, Phase, PodFacts};
+use quorate_observe::{ContainerFacts, ContainerState, LostNodes, Observed, Phase, PodFacts};
 
 use super::{Action, Decision, Seen};
 
@@ -118,10 +118,30 @@ fn fenced_after(orphan_timeout: u32) -> SignedDuration {
     SignedDuration::from_secs(i64::from(orphan_timeout) + i64::from(orphan_timeout) / 3)
 }
 
-/// Pods that rank 0 has given up, by attempt, and the nodes that they were on.
+/// A pod that rank 0 has given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct GivenUp {
+    attempt: u32,
+    /// Short or whole, as it was told.
+    name: String,
+    /// When its broker was last heard, where that was told.
+    heard: Option<Timestamp>,
+}
+
+impl GivenUp {
+    /// Whether it is this pod. One of the same name that began to run after the lost broker was last heard
+    /// has come in its place, and has yet to join.
+    fn is(&self, pod: &PodFacts) -> bool {
+        let named = self.name == pod.short_name() || self.name == pod.name;
+        let later = self.heard.is_some_and(|heard| began(pod).is_some_and(|began| began > heard));
+        self.attempt == pod.attempt && named && !later
+    }
+}
+
+/// Pods that rank 0 has given up, and the nodes that they were on, by attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Lost {
-    pods: Vec<(u32, String)>,
+    pods: Vec<GivenUp>,
     nodes: Vec<(u32, String)>,
 }
 
@@ -134,13 +154,15 @@ impl Lost {
         now: Timestamp,
         decision: &mut Decision,
     ) -> Self {
-        let mut pods: Vec<(u32, String)> = Vec::new();
+        let mut pods: Vec<GivenUp> = Vec::new();
         for missing in observed.live().into_iter().flat_map(|live| &live.missing) {
             let heard = observed.live.as_ref().map_or(now, |live| live.at);
-            match given_up(missing, heard, bound) {
-                Some(then) if then <= now => pods.push((observed.attempt(), missing.pod.clone())),
-                Some(then) => decision.look_at(then, now),
-                None => {}
+            let Some(heard) = last_heard(missing, heard) else { continue };
+            if heard + bound <= now {
+                let (attempt, name) = (observed.attempt(), missing.pod.clone());
+                pods.push(GivenUp { attempt, name, heard: Some(heard) });
+            } else {
+                decision.look_at(heard + bound, now);
             }
         }
         let mut named = pods.clone();
@@ -149,21 +171,19 @@ impl Lost {
                 report.reason == Reason::BrokerLost && report.message.contains(FOR_SILENCE)
             });
             let lost = report.and_then(|report| report.failure.as_ref()?.pod.clone());
-            named.extend(lost.map(|lost| (pod.attempt, lost)));
+            let attempt = pod.attempt;
+            named.extend(lost.map(|name| GivenUp { attempt, name, heard: None }));
         }
         let status = observed.cluster.status.as_ref();
         if let Some(failure) = status.and_then(|status| status.failure.as_ref())
             && failure.reason.as_deref() == Some(Reason::BrokerLost.as_str())
             && failure.message.as_ref().is_some_and(|message| message.contains(FOR_SILENCE))
-            && let (Some(attempt), Some(pod)) = (failure.attempt, failure.pod.clone())
+            && let (Some(attempt), Some(name)) = (failure.attempt, failure.pod.clone())
         {
-            named.push((attempt.cast_unsigned(), pod));
+            named.push(GivenUp { attempt: attempt.cast_unsigned(), name, heard: None });
         }
         let nodes = observed.all_pods().filter_map(|pod| {
-            let is = |(attempt, name): &(u32, String)| {
-                *attempt == pod.attempt && (*name == pod.short_name() || *name == pod.name)
-            };
-            (named.iter().any(is) && !pod.ended())
+            (named.iter().any(|lost| lost.is(pod)) && !pod.ended())
                 .then(|| Some((pod.attempt, pod.node.clone()?)))?
         });
         Self { nodes: nodes.collect(), pods }
@@ -178,15 +198,14 @@ impl Lost {
 
     /// Whether rank 0, which still runs, has given up this very pod.
     fn names(&self, pod: &PodFacts) -> bool {
-        let name = pod.short_name();
-        self.pods.iter().any(|(attempt, lost)| *attempt == pod.attempt && *lost == name)
+        self.pods.iter().any(|lost| lost.is(pod))
     }
 }
 
-/// When a broker has left for certain that rank 0 says it has lost, as told at `heard`.
-fn given_up(missing: &Missing, heard: Timestamp, bound: SignedDuration) -> Option<Timestamp> {
+/// When a broker was last heard that rank 0 says it has lost, as told at `told`.
+fn last_heard(missing: &Missing, told: Timestamp) -> Option<Timestamp> {
     let silent = missing.silent_seconds.filter(|_| missing.why.starts_with("lost"))?;
-    Some(heard + bound - SignedDuration::from_secs(i64::try_from(silent).unwrap_or(i64::MAX)))
+    Some(told - SignedDuration::from_secs(i64::try_from(silent).unwrap_or(i64::MAX)))
 }
 
 /// Whether Kubernetes itself takes a pod off a node that does not answer: the pod was not ready any more
@@ -240,9 +259,14 @@ fn deserted(observed: &Observed) -> Option<&PodFacts> {
 }
 
 fn runs(pod: &PodFacts) -> bool {
-    !pod.ended()
-        && pod
-            .main
-            .as_ref()
-            .is_some_and(|main| matches!(main.state, ContainerState::Running { .. }))
+    let running = |main: &ContainerFacts| matches!(main.state, ContainerState::Running { .. });
+    !pod.ended() && pod.main.as_deref().is_some_and(running)
+}
+
+/// Since when the main container of a pod runs, by its kubelet.
+fn began(pod: &PodFacts) -> Option<Timestamp> {
+    match pod.main.as_ref()?.state {
+        ContainerState::Running { since } => since,
+        _ => None,
+    }
 }

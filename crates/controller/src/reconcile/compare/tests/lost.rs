@@ -181,6 +181,26 @@ fn a_running_pod_whose_broker_was_lost_is_given_up_once_that_has_fenced_itself_f
     assert_eq!(actions(&wanted(3), &ended), [], "its node answers");
 }
 
+#[test]
+fn a_pod_in_the_place_of_a_lost_one_is_not_given_up_for_joining_late() {
+    let began = |then: i64| {
+        let told = told("lost: silent for too long", 30, 0);
+        with(|seen| {
+            seen.observed.live = told.observed.live;
+            let mut next = pod("worker", 1, "n2");
+            next.main.as_mut().unwrap().state = ContainerState::Running { since: Some(at(then)) };
+            set(seen, [pod("launcher", 0, "n1"), next, going(1, pod("worker", 0, "n2"))]);
+        })
+    };
+    assert_eq!(actions(&wanted(3), &began(-2)), [], "nor is anything else on its node");
+    let gone = [
+        keep_off(&["n2"], 60),
+        give_up("worker", 1, "node n2 does not answer: the launcher lost it"),
+        give_up("worker", 0, "node n2 does not answer"),
+    ];
+    assert_eq!(actions(&wanted(3), &began(-60)), gone);
+}
+
 fn orphan(index: u32, node: &str) -> PodFacts {
     let report = Some(Box::new(Report::new(68, Reason::Orphaned, "no rank 0")));
     PodFacts { phase: Phase::Failed, report, ..pod("worker", index, node) }
