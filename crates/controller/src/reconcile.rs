@@ -137,7 +137,9 @@ async fn look(
     seen.observed.obstacles = obstacles;
     if let Some(refused) = memory.still_refused(generation, now) {
         // The same request would get the same answer. Pods that hang are another matter.
-        actions.retain(|action| matches!(action, Action::GiveUp { .. } | Action::KeepOff { .. }));
+        actions.retain(|action| {
+            matches!(action, Action::GiveUp { .. } | Action::KeepOff { .. } | Action::Excuse { .. })
+        });
         seen.observed.obstacles.extend(refused.obstacles.iter().cloned());
         sooner(&mut again, memory::until(refused.until, now));
     } else {

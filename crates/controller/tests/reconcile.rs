@@ -575,6 +575,48 @@ async fn a_pod_that_hangs_on_a_lost_node_has_failed_by_a_disruption_and_goes() {
 }
 
 #[tokio::test]
+async fn a_drained_worker_makes_its_launchers_end_a_disruption_too() {
+    let world = World::new(json!({
+        "size": 2, "image": "mpi", "program": {"parallel": {"command": ["lmp"]}},
+    }));
+    world.settle().await;
+    let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
+    let path = |group: &str| format!("{CORE}/pods/hello-{group}-0-0-abcde");
+    for (group, taken) in [("launcher", "False"), ("worker", "True")] {
+        let name = format!("hello-{group}-0-0-abcde");
+        world.server.store(
+            &path(group),
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": name, "namespace": "hpc",
+                    "labels": {
+                        "quorate.dev/cluster": "hello", "quorate.dev/group": group,
+                        "jobset.sigs.k8s.io/jobset-uid": jobset["metadata"]["uid"],
+                    },
+                },
+                "spec": {"nodeName": "n2", "containers": [{"name": "main"}]},
+                "status": {"phase": "Running", "conditions": [{
+                    "type": "DisruptionTarget", "status": taken,
+                    "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+                }]},
+            }),
+        );
+    }
+    world.watch();
+    world.look().await.unwrap();
+    let launcher = world.server.get(&path("launcher")).unwrap();
+    let told = &launcher["status"]["conditions"][0];
+    assert_eq!((&told["type"], &told["status"]), (&json!("DisruptionTarget"), &json!("True")));
+    assert_eq!(told["reason"], "WorkerDisrupted", "{told}");
+    assert_eq!(launcher["status"]["phase"], "Running", "nothing happens to it");
+    world.settle().await;
+    // A pod that is said to be excused is no disruption of its own.
+    let facts = PodFacts::from_pod(&serde_json::from_value(launcher).unwrap());
+    assert!(facts.excused && facts.disruption.is_none());
+}
+
+#[tokio::test]
 async fn an_invalid_object_becomes_nothing_but_a_condition() {
     let world = World::new(json!({"size": 2, "minSize": 3, "image": "mpi"}));
     let calls = world.settle().await;

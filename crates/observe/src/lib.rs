@@ -26,7 +26,7 @@ pub use facts::job::JobFacts;
 pub use facts::jobset::JobSetFacts;
 pub use facts::lost_nodes::LostNodes;
 pub use facts::pod::{
-    ContainerFacts, ContainerState, Disruption, Phase, PodFacts, Requests, Unscheduled,
+    ContainerFacts, ContainerState, Disruption, EXCUSED, Phase, PodFacts, Requests, Unscheduled,
 };
 pub use facts::workload::WorkloadFacts;
 pub use facts::{Fact, Reading};

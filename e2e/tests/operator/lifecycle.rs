@@ -1,6 +1,7 @@
 //! What happens to a MiniCluster while it lives: suspension, deletion, loss of pods, growth.
 
 use crate::LAB;
+use quorate_e2e::NAMESPACE;
 use serde_json::Value;
 
 const IMAGE: &str = "image: localhost/mpi-debian:v1";
@@ -94,6 +95,40 @@ fn a_program_that_loses_a_ranks_pod_starts_again() {
     LAB.until(name, "running in its second attempt", |object| {
         object["status"]["attempt"] == 1 && object["status"]["state"] == "Running"
     });
+    LAB.kubectl(&["delete", "mc", name]).unwrap();
+}
+
+#[test]
+fn a_worker_that_is_evicted_costs_a_program_no_restart() {
+    let name = "evicted";
+    let program = "program: {parallel: {command: [sh, -c, 'echo up; sleep 3600'], tasks: 3}}";
+    // A restart that counts would be the end.
+    LAB.minicluster(
+        name,
+        &format!("size: 3\nslots: 1\n{IMAGE}\nfailurePolicy: {{maxRestarts: 0}}\n{program}"),
+    );
+    for attempt in 0..2 {
+        LAB.until(name, &format!("running in attempt {attempt}"), |object| {
+            object["status"]["attempt"] == attempt && object["status"]["state"] == "Running"
+        });
+        let pods = LAB.of("pods", name);
+        let worker = pods
+            .iter()
+            .filter_map(|pod| pod["metadata"]["name"].as_str())
+            .find(|pod| pod.contains("-worker-0-1-"))
+            .unwrap();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{worker}/eviction");
+        let eviction = format!(
+            "{{\"apiVersion\": \"policy/v1\", \"kind\": \"Eviction\", \"metadata\": {{\"name\": \"{worker}\"}}}}"
+        );
+        LAB.kubectl_with(&["create", "--raw", &path, "-f", "-"], &eviction).unwrap();
+    }
+    let object = LAB.until(name, "running in its third attempt", |object| {
+        object["status"]["attempt"] == 2 && object["status"]["state"] == "Running"
+    });
+    let status = &object["status"];
+    assert_eq!(status["restarts"], 0, "{status}");
+    assert_eq!(status["failure"]["reason"], "PodEvicted", "{status}");
     LAB.kubectl(&["delete", "mc", name]).unwrap();
 }
 

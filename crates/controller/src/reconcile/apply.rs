@@ -13,8 +13,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, Propagatio
 use quorate_api::MiniCluster;
 use quorate_api::conditions::reason;
 use quorate_api::jobset::JobSet;
-use quorate_observe::Obstacle;
-use serde_json::json;
+use quorate_observe::{EXCUSED, Obstacle};
+use serde_json::{Value, json};
 
 use super::compare::Action;
 use crate::context::{Context, FIELD_MANAGER};
@@ -82,6 +82,21 @@ pub async fn apply(
                 let patch = json!({"metadata": metadata});
                 patch_object::<JobSet>(context, key, &key.name, &patch).await?
             }
+            Action::Excuse { pod, uid, why } => {
+                tracing::info!(
+                    mc.ns = key.namespace,
+                    mc.name = key.name,
+                    pod,
+                    why = why.as_deref(),
+                    "tells whose disruption would end the launcher"
+                );
+                let (status, why) = match why {
+                    Some(why) => ("True", why.as_str()),
+                    None => ("False", "all workers are there again"),
+                };
+                let conditions = json!({"conditions": [disruption(status, EXCUSED, why)]});
+                patch_pod(context, key, pod, uid, conditions).await?
+            }
             Action::GiveUp { pod, uid, why } => {
                 tracing::info!(
                     mc.ns = key.namespace,
@@ -134,7 +149,7 @@ async fn patch_object<K>(
     context: &Context,
     key: &Key,
     name: &str,
-    patch: &serde_json::Value,
+    patch: &Value,
 ) -> Result<Vec<Obstacle>, ApplyError>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
@@ -175,31 +190,43 @@ async fn give_up(
     uid: &str,
     why: Option<&str>,
 ) -> Result<Vec<Obstacle>, ApplyError> {
-    let conditions = why.map(|why| {
-        json!([{
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": reason::NODE_LOST,
-            "message": why,
-            "lastTransitionTime": Time(Timestamp::now()),
-        }])
-    });
     let mut status = json!({"phase": "Failed"});
-    if let Some(conditions) = conditions {
-        status["conditions"] = conditions;
+    if let Some(why) = why {
+        status["conditions"] = json!([disruption("True", reason::NODE_LOST, why)]);
     }
+    let refused = patch_pod(context, key, pod, uid, status).await?;
+    if !refused.is_empty() {
+        return Ok(refused);
+    }
+    let now = DeleteParams { grace_period_seconds: Some(0), ..at(uid) };
+    delete::<Pod>(context, key, pod, now).await
+}
+
+/// The condition by which Jobs tell a disruption from a failure (KEP-3329).
+fn disruption(status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": "DisruptionTarget",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": Time(Timestamp::now()),
+    })
+}
+
+async fn patch_pod(
+    context: &Context,
+    key: &Key,
+    pod: &str,
+    uid: &str,
+    status: Value,
+) -> Result<Vec<Obstacle>, ApplyError> {
     let patch = json!({"metadata": {"uid": uid}, "status": status});
     let params =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     // Strategic: other conditions stay.
     let patch = Patch::Strategic(&patch);
     let sent = api::<Pod>(context, &key.namespace).patch_status(pod, &params, &patch).await;
-    let refused = outcome(sent, "patch", "Pod", pod)?;
-    if !refused.is_empty() {
-        return Ok(refused);
-    }
-    let now = DeleteParams { grace_period_seconds: Some(0), ..at(uid) };
-    delete::<Pod>(context, key, pod, now).await
+    outcome(sent, "patch", "Pod", pod)
 }
 
 fn outcome<T>(

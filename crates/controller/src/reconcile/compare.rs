@@ -4,6 +4,7 @@
 //! What it never does: write what another one writes (`spec.suspend` of a JobSet in a queue of Kueue),
 //! touch what another owner has, or send again what the API has refused.
 
+mod excuse;
 mod lost;
 
 use std::collections::BTreeMap;
@@ -85,6 +86,15 @@ pub enum Action {
         /// The note.
         lost_nodes: LostNodes,
     },
+    /// Say of a launcher that a worker's disruption would be what ends it, or take that back.
+    Excuse {
+        /// The launcher's pod.
+        pod: String,
+        /// Its UID.
+        uid: String,
+        /// Which worker, and what happens to it; nothing takes it back.
+        why: Option<String>,
+    },
     /// Say of a pod that it has failed, in place of a node that does not say so, and delete it.
     GiveUp {
         /// The pod.
@@ -151,6 +161,7 @@ pub fn compare(wanted: &Wanted, seen: &Seen, now: Timestamp) -> Decision {
         }
         return decision;
     }
+    excuse::launcher(wanted, seen, &mut decision);
     lost::nodes(seen, now, &mut decision);
     match observed.own_jobset() {
         None => begin(observed, &mut decision),

@@ -12,6 +12,9 @@ use super::{annotation, at, controller, label, number};
 
 /// The label and the annotation with a pod's index in its Indexed Job (batch/v1).
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The reason of a condition `DisruptionTarget` that a launcher has in place of a worker that Kubernetes
+/// takes away: its Job, and the JobSet, then take its end for what it is. Nothing happens to this pod.
+pub const EXCUSED: &str = "WorkerDisrupted";
 /// The main container, if a pod has one of this name; else its first is.
 const MAIN: &str = "main";
 
@@ -62,6 +65,8 @@ pub struct PodFacts {
     pub unscheduled: Option<Box<Unscheduled>>,
     /// Why Kubernetes itself takes it away.
     pub disruption: Option<Box<Disruption>>,
+    /// Whether it is said of it that it would end because of another pod's disruption ([`EXCUSED`]).
+    pub excused: bool,
     /// The main container, once the kubelet has spoken of it.
     pub main: Option<Box<ContainerFacts>>,
     /// Init containers that are not done and other containers that do not run as they should.
@@ -171,6 +176,8 @@ impl PodFacts {
         let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
         let ready = find("Ready");
         let main_name = spec.map(main_container).unwrap_or_default();
+        let target = find("DisruptionTarget").filter(|condition| condition.status == "True");
+        let excused = target.is_some_and(|target| target.reason.as_deref() == Some(EXCUSED));
         let mut facts = Self {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
@@ -200,9 +207,10 @@ impl PodFacts {
             unscheduled: find("PodScheduled")
                 .filter(|condition| condition.status == "False")
                 .map(|condition| Box::new(unscheduled(condition, spec))),
-            disruption: find("DisruptionTarget")
-                .filter(|condition| condition.status == "True")
+            disruption: target
+                .filter(|_| !excused)
                 .map(|condition| Box::new(disruption(condition))),
+            excused,
             ..Self::default()
         };
         let Some(status) = status else { return facts };

@@ -11,6 +11,7 @@ use quorate_observe::{
 
 use super::*;
 
+mod excuse;
 mod lost;
 
 const UID: &str = "cluster-uid";
