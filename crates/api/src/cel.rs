@@ -1,18 +1,24 @@
 //! The rules that the API server runs (CEL, KEP-2876): those of `crate::validate` that span fields.
-//! Ranges and patterns are in the schema itself. Messages are fixed texts, since an expression that
-//! prints a number costs more than the API server allows for a definition; they name the field and the
-//! way out.
+//! Ranges and patterns are in the schema itself. Messages name what is wrong and the way out;
+//! [`figures`] are in those that have something to count.
 //!
 //! What these cannot see, such as two overlays that only together break a rule, is refused by
 //! `crate::validate` with the condition `Accepted` = False.
 
+pub(crate) mod figures;
+
 use kube::core::Rule;
 
-use crate::names::RESERVED_DOMAINS;
+use crate::names::{BUDGET, MAX_SIZE, RESERVED_DOMAINS};
 
+/// Sizes of the groups that are written.
+const GROUPS: &str = "self.groups.map(g, g.size)";
 /// `spec.size`, or what it is without being written.
 const SIZE: &str =
     "(has(self.size) ? self.size : 1 + (has(self.groups) ? self.groups.map(g, g.size).sum() : 0))";
+/// `spec.maxSize`, or what it is without being written.
+const MAX: &str = "(has(self.maxSize) ? self.maxSize : has(self.size) ? self.size : \
+     1 + (has(self.groups) ? self.groups.map(g, g.size).sum() : 0))";
 /// Slots of the launcher; -1 when its CPUs decide.
 const LAUNCHER_SLOTS: &str = "(has(self.launcher) && has(self.launcher.slots) ? self.launcher.slots : \
      has(self.slots) ? self.slots : -1)";
@@ -45,7 +51,7 @@ pub(crate) fn groups_fill_size() -> Rule {
 }
 
 pub(crate) fn groups_fit() -> Rule {
-    Rule::new(format!("{SIZE} <= {}", crate::minicluster::MAX_SIZE))
+    Rule::new(format!("{SIZE} <= {}", MAX_SIZE))
         .message("the groups have more than 100000 pods together: make them smaller")
         .field_path(".groups")
 }
@@ -116,21 +122,28 @@ pub(crate) fn one_in_program() -> Rule {
         .field_path(".parallel")
 }
 
-pub(crate) fn tasks_have_slots() -> Rule {
-    let group_slots = "(has(g.slots) ? g.slots : has(self.slots) ? self.slots : -1)";
-    let workers = format!(
-        "(has(self.groups) && self.groups.size() > 0 ? \
-         self.groups.map(g, g.size * {group_slots}).sum() : \
+/// Slots of a group; -1 when its CPUs decide.
+const GROUP_SLOTS: &str = "(has(g.slots) ? g.slots : has(self.slots) ? self.slots : -1)";
+
+/// Slots of the cluster, where all are known.
+fn slots_of_all() -> String {
+    format!(
+        "{LAUNCHER_SLOTS} + (has(self.groups) && self.groups.size() > 0 ? \
+         self.groups.map(g, g.size * {GROUP_SLOTS}).sum() : \
          {SIZE} > 1 ? ({SIZE} - 1) * self.slots : 0)"
-    );
+    )
+}
+
+pub(crate) fn tasks_have_slots() -> Rule {
+    let slots = slots_of_all();
     let known = format!(
         "{LAUNCHER_SLOTS} >= 0 && (has(self.groups) && self.groups.size() > 0 ? \
-         self.groups.all(g, {group_slots} >= 0) : {SIZE} == 1 || has(self.slots))"
+         self.groups.all(g, {GROUP_SLOTS} >= 0) : {SIZE} == 1 || has(self.slots))"
     );
     Rule::new(format!(
         "!has(self.program) || !has(self.program.parallel) || !has(self.program.parallel.tasks) || \
          has(self.program.parallel.tasksPerNode) || self.program.parallel.oversubscribe || \
-         !({known}) || self.program.parallel.tasks <= {LAUNCHER_SLOTS} + {workers}"
+         !({known}) || self.program.parallel.tasks <= {slots}"
     ))
     .message("more tasks than slots: ask for fewer, raise slots, or set oversubscribe: true")
     .field_path(".program.parallel.tasks")
@@ -149,7 +162,7 @@ pub(crate) fn host_ports() -> Rule {
         "!((has(self.template) && {base}) || \
          (has(self.launcher) && has(self.launcher.template) && {launcher}) || \
          (has(self.groups) && self.groups.exists(g, has(g.template) && {group}))) || \
-         self.bootstrap.port + (has(self.maxSize) ? self.maxSize : {SIZE}) <= 65536"
+         self.bootstrap.port + {MAX} <= 65536"
     ))
     .message(
         "with host networking rank r listens on port + r, and the last one is beyond 65535: set a \
@@ -250,26 +263,29 @@ pub(crate) fn name() -> Rule {
     )
 }
 
-/// On the whole object: names of pods have 63 characters at most (`crate::names`).
-pub(crate) fn name_budget() -> Rule {
+/// Characters that the names of pods have beyond their budget (`crate::names`), at most.
+fn budget_overrun() -> String {
     let digits = |pods: &str| {
         format!(
             "({pods} <= 10 ? 1 : {pods} <= 100 ? 2 : {pods} <= 1000 ? 3 : {pods} <= 10000 ? 4 : 5)"
         )
     };
     let size = SIZE.replace("self.", "self.spec.");
-    let max = format!("(has(self.spec.maxSize) ? self.spec.maxSize : {size})");
+    let max = MAX.replace("self.", "self.spec.");
     let last = "self.spec.groups[self.spec.groups.size() - 1]";
-    let rule = format!(
-        "size(self.metadata.name) <= 44 && (has(self.spec.groups) && self.spec.groups.size() > 0 ? \
-         self.spec.groups.all(g, size(self.metadata.name) + size(g.name) + 1 + {each} <= 54) && \
-         size(self.metadata.name) + size({last}.name) + 1 + {grown} <= 54 : \
-         {max} == 1 || size(self.metadata.name) + 7 + {default} <= 54)",
+    format!(
+        "size(self.metadata.name) + ([10] + (has(self.spec.groups) && self.spec.groups.size() > 0 ? \
+         self.spec.groups.map(g, size(g.name) + 1 + {each}) + [size({last}.name) + 1 + {grown}] : \
+         {max} == 1 ? [10] : [7 + {default}])).max() - {BUDGET}",
         each = digits("g.size"),
         grown = digits(&format!("({last}.size + {max} - {size})")),
         default = digits(&format!("({max} - 1)")),
-    );
-    Rule::new(rule).message(
+    )
+}
+
+/// On the whole object: names of pods have 63 characters at most (`crate::names`).
+pub(crate) fn name_budget() -> Rule {
+    Rule::new(format!("{} <= 0", budget_overrun())).message(
         "metadata.name is too long: names of pods, made of it, the group and the largest index, \
              have 63 characters at most; shorten the name or the group",
     )

@@ -27,9 +27,6 @@ pub const API_VERSION: &str = "quorate.dev/v1alpha1";
 pub const KIND: &str = "MiniCluster";
 /// The value of `spec.managedBy` that stands for Quorate's own controller.
 pub const MANAGER: &str = "quorate.dev/quorate-controller";
-/// The most brokers that one cluster may have: one worker group fills one Indexed Job, whose
-/// parallelism Kubernetes limits to this with per-index back-off (KEP-3850).
-pub const MAX_SIZE: i32 = 100_000;
 
 /// A cluster of pods that runs one parallel program, or stays up for people to use.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -429,5 +426,7 @@ fn default_orphan_timeout() -> i32 {
 
 /// The definition that the API server enforces.
 pub fn crd() -> CustomResourceDefinition {
-    MiniCluster::crd()
+    let mut definition = MiniCluster::crd();
+    cel::figures::add(&mut definition);
+    definition
 }

@@ -5,6 +5,10 @@
 /// (one is the digit of the Job's index, which is always 0).
 pub const BUDGET: usize = 54;
 
+/// The most brokers that one cluster may have: one worker group fills one Indexed Job, whose
+/// parallelism Kubernetes limits to this with per-index back-off (KEP-3850).
+pub const MAX_SIZE: i32 = 100_000;
+
 /// The launcher's replicated job.
 pub const LAUNCHER: &str = "launcher";
 /// The worker group of a MiniCluster that names none.

@@ -115,7 +115,7 @@ fn limits(field: &Value) -> String {
 /// The rules beyond types and bounds, by what they say when they are broken.
 fn rules(page: &mut String, schema: &Value) {
     page.push_str(
-        "\n## Rules\n\nAn object that breaks one of these is refused with its words.\n\n",
+        "\n## Rules\n\nAn object that breaks one of these is refused with its words, and with the figures where there are any.\n\n",
     );
     let mut said = Vec::new();
     collect(schema, &mut said);

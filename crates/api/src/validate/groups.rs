@@ -4,8 +4,8 @@ use super::pods::{Merged, MergedTemplates};
 use super::spec::{number, number_at};
 use super::{Findings, GroupName, ValidatedGroup, ValidatedTopology};
 use crate::finding::{FieldPath, Finding};
-use crate::minicluster::{MAX_SIZE, MiniClusterSpec};
-use crate::names::{BUDGET, LAUNCHER, WORKER, cost, is_dns_1035_label};
+use crate::minicluster::MiniClusterSpec;
+use crate::names::{BUDGET, LAUNCHER, MAX_SIZE, WORKER, cost, is_dns_1035_label};
 
 /// The sizes of a cluster and its groups, all within their ranges.
 pub(super) struct Sizes {
@@ -202,19 +202,15 @@ pub(super) fn budget(
         return;
     };
     let over = cost(name, &worst.name, worst.max_size) - BUDGET;
-    let pods =
-        if worst.max_size == 1 { "1 pod".to_owned() } else { format!("{} pods", worst.max_size) };
-    let message = format!(
-        "too long by {over}: the names of {pods} `{name}-{}-0-{}-xxxxx` have 63 characters at most",
-        worst.name,
-        worst.max_size - 1
-    );
-    let hint = match name.len().checked_sub(over) {
+    let message = format!("too long by {over}: names of pods have 63 characters at most");
+    let shorter = match name.len().checked_sub(over) {
         Some(left @ 1..) if spec.groups.is_empty() || worst.name == LAUNCHER => {
             format!("shorten the name to {left} characters")
         }
         _ => format!("shorten the name or the group `{}` by {over} characters", worst.name),
     };
+    let last = worst.max_size - 1;
+    let hint = format!("{shorter}: the last pod is `{name}-{}-0-{last}-xxxxx`", worst.name);
     findings.push(Finding::error(FieldPath::new("metadata.name"), message).hint(hint));
 }
 

@@ -226,12 +226,9 @@ fn room(path: &FieldPath, wanted: &ValidatedParallel, sizes: &Sizes, findings: &
         findings.push(
             Finding::error(
                 path.key("tasks"),
-                format!(
-                    "{tasks} is more than the {capacity} slots of the cluster ({})",
-                    parts.join(", ")
-                ),
+                format!("{tasks} is more than the {capacity} slots of the cluster"),
             )
-            .hint(way_out),
+            .hint(format!("{way_out}; the slots are {}", parts.join(", "))),
         );
     }
 }

@@ -4,8 +4,8 @@ use super::Findings;
 use super::groups::Sizes;
 use super::spec::number;
 use crate::finding::{FieldPath, Finding};
-use crate::minicluster::{MAX_SIZE, MiniClusterSpec, TopologyMode};
-use crate::names::{LAUNCHER, is_label_key};
+use crate::minicluster::{MiniClusterSpec, TopologyMode};
+use crate::names::{LAUNCHER, MAX_SIZE, is_label_key};
 
 /// Where workers run.
 #[derive(Clone, Debug, PartialEq, Eq)]
