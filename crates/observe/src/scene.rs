@@ -9,6 +9,7 @@ use quorate_api::conditions;
 use quorate_api::status::MiniClusterStatus;
 use quorate_contract::status::BrokerState;
 use quorate_contract::{ClusterStatus, Report};
+use quorate_hostlist::IdSet;
 
 use crate::facts::Fact;
 use crate::facts::jobset::JobSetFacts;
@@ -189,12 +190,24 @@ impl<'a> Scene<'a> {
         match (self.turn, self.live) {
             (Turn::Succeeded | Turn::Failed, _) => 0,
             (Turn::Over | Turn::Deleting, _) => self.old.online.unwrap_or(0).max(0).cast_unsigned(),
-            (_, Some(live)) => live.online,
+            (_, Some(live)) => live.online.saturating_sub(self.outlived(live)),
             (_, None) => {
                 let ready = |pod: &&&PodFacts| pod.ready && pod.deleting.is_none() && !pod.ended();
                 self.pods.values().filter(ready).count() as u32
             }
         }
+    }
+
+    /// Brokers that rank 0 holds to be connected although their pods are gone: it learns of a node that
+    /// was cut off by its silence alone, and Kubernetes may have given the pods up before.
+    fn outlived(&self, live: &ClusterStatus) -> u32 {
+        let ranks = |text: &str| text.parse::<IdSet>().unwrap_or_default();
+        let (online, silent) = (ranks(&live.online_ranks), ranks(&live.torpid_ranks));
+        let gone = |(rank, pod): &(&u32, &&PodFacts)| {
+            let taken = pod.deleting.is_some() && silent.contains(**rank);
+            online.contains(**rank) && (pod.ended() || taken)
+        };
+        self.pods.iter().filter(gone).count() as u32
     }
 
     /// Pods of this attempt whose containers run.

@@ -42,7 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "quorate-tls",
         ],
     ),
-    ("quorate-observe", &["quorate-api", "quorate-contract", "quorate-plan"]),
+    ("quorate-observe", &["quorate-api", "quorate-contract", "quorate-hostlist", "quorate-plan"]),
     (
         "quorate-cli",
         &[

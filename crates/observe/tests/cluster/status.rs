@@ -178,6 +178,25 @@ fn online_follows_a_lost_broker() {
 }
 
 #[test]
+fn a_broker_whose_pod_is_gone_is_not_online_although_rank_0_has_not_noticed() {
+    let mut seen = read(RUNNING);
+    let live = &mut seen.observed.live.as_mut().unwrap().status;
+    (live.online, live.online_ranks) = (4, "0-3".into());
+    assert_eq!(look(&seen).online, Some(4));
+    pod(&mut seen.observed, "worker-0-1").phase = quorate_observe::Phase::Failed;
+    assert_eq!(look(&seen).online, Some(3), "it was given up");
+    let now = seen.now;
+    pod(&mut seen.observed, "worker-0-2").deleting = Some(now);
+    assert_eq!(look(&seen).online, Some(3), "it is told to leave, and connected");
+    let live = &mut seen.observed.live.as_mut().unwrap().status;
+    live.torpid_ranks = "3".into();
+    assert_eq!(look(&seen).online, Some(2), "nothing is heard of it");
+    let live = &mut seen.observed.live.as_mut().unwrap().status;
+    (live.online, live.online_ranks) = (2, "0-1".into());
+    assert_eq!(look(&seen).online, Some(2), "rank 0 knows it by now");
+}
+
+#[test]
 fn a_condition_keeps_its_time_until_its_value_changes() {
     let waiting = look(&read("kind: Scene\n"));
     let mut later = written(&waiting, read(include_str!("causes/unschedulable-cpu.yaml")));
