@@ -146,17 +146,28 @@ pub enum Obstacle {
     Unseen,
 }
 
+/// How a status ends that tells of a delay: nobody has to do anything.
+pub(crate) const TRIED_AGAIN: &str = "; it is tried again";
+
 impl Obstacle {
     /// What the status of a cluster tells to someone who did not try to carry out the plan.
     pub fn told(cluster: &MiniCluster) -> Option<Self> {
         let Some(status) = &cluster.status else { return Some(Self::Unseen) };
+        let told = |reason: &str, message: &str| Self::Told {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        };
+        if status.observed_generation == cluster.metadata.generation
+            && let (Some(reason), Some(message)) = (&status.reason, &status.message)
+            && reason == conditions::reason::STARTING
+            && message.ends_with(TRIED_AGAIN)
+        {
+            return Some(told(reason, message));
+        }
         let accepted = status.conditions.iter().find(|one| one.type_ == conditions::ACCEPTED)?;
         // A status of an older generation speaks of another spec.
         let of_now = accepted.observed_generation == cluster.metadata.generation;
-        (accepted.status == "False" && of_now).then(|| Self::Told {
-            reason: accepted.reason.clone(),
-            message: accepted.message.clone(),
-        })
+        (accepted.status == "False" && of_now).then(|| told(&accepted.reason, &accepted.message))
     }
 }
 

@@ -152,6 +152,22 @@ fn dial_failure(scene: &Scene<'_>, pod: &PodFacts) -> Option<String> {
     Some(words::quote(words))
 }
 
+/// A broker that is not connected: why, as rank 0 sees it; since when, by the readiness of its pod; and
+/// what it says itself. (How long rank 0 has heard nothing is a figure that runs.)
+fn away(scene: &Scene<'_>, name: &str, why: Option<&str>, pod: Option<&PodFacts>) -> String {
+    let since = pod.and_then(|pod| pod.ready_since.or(pod.created));
+    let why = [why.map(str::to_owned), since.map(|since| format!("since {since}"))];
+    let says =
+        pod.and_then(|pod| dial_failure(scene, pod)).map(|words| format!("it says: {words}"));
+    let why: Vec<String> = why.into_iter().flatten().collect();
+    let parts: Vec<String> =
+        [(!why.is_empty()).then(|| why.join(", ")), says].into_iter().flatten().collect();
+    match parts.join("; ") {
+        parts if parts.is_empty() => name.to_owned(),
+        parts => format!("{name} ({parts})"),
+    }
+}
+
 fn waiting(scene: &Scene<'_>) -> Found {
     let size = scene.shape.size;
     let quorum = scene.shape.min_size;
@@ -164,9 +180,9 @@ fn waiting(scene: &Scene<'_>) -> Found {
         Some(live) => live
             .missing
             .iter()
-            .map(|one| match scene.pods.get(&one.rank).and_then(|pod| dial_failure(scene, pod)) {
-                Some(words) => format!("{} ({}; it says: {words})", one.pod, one.why),
-                None => format!("{} ({})", one.pod, one.why),
+            .map(|one| {
+                let pod = scene.pods.get(&one.rank).copied();
+                away(scene, &one.pod, Some(&one.why), pod)
             })
             .collect(),
         // A launcher is ready when the others are there.
@@ -174,10 +190,7 @@ fn waiting(scene: &Scene<'_>) -> Found {
             .pods
             .values()
             .filter(|pod| !pod.ready && pod.group != LAUNCHER)
-            .map(|pod| match dial_failure(scene, pod) {
-                Some(words) => format!("{} (it says: {words})", pod.short_name()),
-                None => pod.short_name(),
-            })
+            .map(|pod| away(scene, &pod.short_name(), None, Some(pod)))
             .collect(),
     };
     let online = scene.online();

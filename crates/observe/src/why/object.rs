@@ -3,7 +3,7 @@
 use quorate_api::minicluster::MANAGER;
 
 use super::{Cause, Found, making, words};
-use crate::observed::Obstacle;
+use crate::observed::{Obstacle, TRIED_AGAIN};
 use crate::scene::Scene;
 
 const TAKE_BACK: &str = "take the change back, or delete the cluster and create it again";
@@ -19,10 +19,11 @@ pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
                 Obstacle::Refused { .. } => Some((1, one)),
                 Obstacle::Immutable { .. } => Some((2, one)),
                 Obstacle::Queued { .. } => Some((3, one)),
-                Obstacle::Told { .. } => Some((4, one)),
-                Obstacle::Unseen => Some((5, one)),
                 // No reason to be found wanting: it is told where a JobSet is missing.
                 Obstacle::Delayed { .. } => None,
+                Obstacle::Told { message, .. } if message.ends_with(TRIED_AGAIN) => None,
+                Obstacle::Told { .. } => Some((4, one)),
+                Obstacle::Unseen => Some((5, one)),
             })
             .min_by_key(|(rank, _)| *rank)
             .and_then(|(_, one)| obstacle(scene, one))
@@ -34,10 +35,13 @@ pub(super) fn delay(scene: &Scene<'_>) -> Option<Found> {
     scene.observed.obstacles.iter().find_map(|obstacle| match obstacle {
         Obstacle::Delayed { kind, name, message } => {
             let message = format!(
-                "the {kind} {name} cannot be made yet: {}; it is tried again",
+                "the {kind} {name} cannot be made yet: {}{TRIED_AGAIN}",
                 words::quote(message)
             );
             Some(Found::new(Cause::Starting, message))
+        }
+        Obstacle::Told { message, .. } if message.ends_with(TRIED_AGAIN) => {
+            Some(Found::new(Cause::Starting, message.clone()))
         }
         _ => None,
     })

@@ -108,6 +108,20 @@ fn a_status_tells_its_obstacle_until_the_object_changes() {
 }
 
 #[test]
+fn a_delay_is_told_to_who_has_only_the_status() {
+    let text = include_str!("causes/jobset-not-made-for-a-silent-webhook.yaml");
+    let mut seen = crate::seen::read(text);
+    let own = why(&seen.observed, seen.now);
+    let mut cluster = (*seen.observed.cluster).clone();
+    cluster.status = Some(status(&seen.observed, seen.now));
+    seen.observed.obstacles = Obstacle::told(&cluster).into_iter().collect();
+    seen.observed.cluster = std::sync::Arc::new(cluster.clone());
+    assert_eq!(why(&seen.observed, seen.now).message, own.message);
+    cluster.metadata.generation = cluster.metadata.generation.map(|generation| generation + 1);
+    assert_eq!(Obstacle::told(&cluster), None);
+}
+
+#[test]
 fn time_alone_does_not_change_a_status() {
     for text in [
         include_str!("causes/unschedulable-cpu.yaml"),
