@@ -57,10 +57,22 @@ impl Format {
     }
 
     /// One line.
-    pub(crate) fn line(&self, mut cell: impl FnMut(&Column) -> String) -> String {
+    pub(crate) fn line(&self, cell: impl FnMut(&Column) -> String) -> String {
+        self.line_with(&[], cell)
+    }
+
+    /// One line; columns with these keys are filled up and never cut.
+    pub(crate) fn line_with(
+        &self,
+        whole: &[&str],
+        mut cell: impl FnMut(&Column) -> String,
+    ) -> String {
         let mut line = self.prefix.clone();
         for column in &self.columns {
-            line.push_str(&fit(&cell(column), column.width, column.right));
+            let text = cell(column);
+            let too_long = whole.contains(&column.key.as_str()) && text.len() > column.width;
+            let width = if too_long { 0 } else { column.width };
+            line.push_str(&fit(&text, width, column.right));
             line.push_str(&column.suffix);
         }
         line.push('\n');

@@ -1,6 +1,6 @@
 //! The options of sbatch, srun and salloc: which there are, what they mean here, how they are read.
 //!
-//! [`table`] is the one list (manual pages of Slurm 22.05): each option is supported, has no effect
+//! [`TABLE`] is the one list (manual pages of Slurm 22.05): each option is supported, has no effect
 //! with a reason, or is refused with the way out. [`parse`] reads a command line as getopt_long(3)
 //! does, [`Settings`] merges it with variables and directives, [`wanted`] makes a job of the result.
 

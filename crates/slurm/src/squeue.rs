@@ -65,6 +65,9 @@ const LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
 const STEPS: &str = "%.15i %.8j %.9P %.8u %.9M %N";
 const START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 
+/// Lengths of time are never cut: `1-00:00:00` is ten wide in a column of nine.
+const WHOLE: &[&str] = &["M", "l", "L", "timeused", "timelimit", "timeleft"];
+
 /// The options of one call.
 #[derive(Default)]
 struct Given {
@@ -141,7 +144,8 @@ pub fn squeue(words: &[String], view: &View<'_>) -> Answer {
     }
     if given.has("steps") {
         for (job, step) in selection.steps(view) {
-            output.push_str(&format.line(|column| cells::step(column, job, step, view)));
+            output
+                .push_str(&format.line_with(WHOLE, |column| cells::step(column, job, step, view)));
         }
         return Answer::said(output);
     }
@@ -151,7 +155,7 @@ pub fn squeue(words: &[String], view: &View<'_>) -> Answer {
         return Answer::failed(error);
     }
     for job in &jobs {
-        output.push_str(&format.line(|column| cells::job(column, job, view)));
+        output.push_str(&format.line_with(WHOLE, |column| cells::job(column, job, view)));
     }
     Answer::said(output)
 }

@@ -87,15 +87,16 @@ fn test_program(line: &str) -> Option<Program> {
     let target = message["target"]["name"].as_str()?;
     let name =
         if kind == "test" { format!("{package}/{target}") } else { format!("{package} ({kind})") };
-    Some(Program { name, tier: tier_of(&package, kind), executable, folder })
+    Some(Program { name, tier: tier_of(&package, kind, target), executable, folder })
 }
 
-/// Integration tests of the overlay are its simulations; those of the shells start real processes.
-fn tier_of(package: &str, kind: &str) -> Tier {
-    match (package, kind) {
-        ("overlay", "test") => Tier::Sim,
-        ("agent" | "cli", "test") => Tier::Local,
-        ("testbed" | "e2e", "test") => Tier::Kube,
+/// Integration tests of the overlay are its simulations; those of the shells start real processes, and
+/// one of `slurm` starts the real Slurm.
+fn tier_of(package: &str, kind: &str, target: &str) -> Tier {
+    match (package, kind, target) {
+        ("overlay", "test", _) => Tier::Sim,
+        ("agent" | "cli", "test", _) | ("slurm", "test", "live") => Tier::Local,
+        ("testbed" | "e2e", "test", _) => Tier::Kube,
         _ => Tier::Unit,
     }
 }

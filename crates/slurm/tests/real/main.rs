@@ -7,12 +7,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says by a panic what is wrong")]
 
 mod recorded;
+mod said;
 
 use quorate_slurm::calendar::Clock;
 use quorate_slurm::facts::{Answer, View};
 use quorate_slurm::scontrol::Order;
 use quorate_slurm::{sacct, scontrol, sinfo, squeue};
-use recorded::{Recorded, commands};
+use recorded::Recorded;
+use said::commands;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

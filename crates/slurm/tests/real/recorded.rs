@@ -1,34 +1,17 @@
-//! What the real Slurm printed, and the facts in it.
+//! What the real Slurm printed once, in `fixtures/real`.
 
-use quorate_slurm::calendar::Clock;
-use quorate_slurm::facts::{
-    ArrayFacts, ArrayTasks, Cluster, JobFacts, JobState, Memory, NodeBase, NodeFacts, NodeFlag,
-    PartitionFacts, StepFacts,
-};
-use quorate_slurm::value;
+use crate::said::{cluster, commands};
+use quorate_slurm::facts::Cluster;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Output of commands by name, and what they say.
+/// What was recorded: output of commands by name, and what they say.
 pub(crate) struct Recorded {
     output: BTreeMap<String, String>,
     /// When each command ran, in seconds since the epoch.
     pub(crate) now: BTreeMap<String, i64>,
     pub(crate) cluster: Cluster,
-}
-
-/// The commands: a name, and the words of the command line.
-pub(crate) fn commands() -> Vec<(String, Vec<String>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/commands.txt");
-    let text = fs::read_to_string(path).unwrap();
-    text.lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| {
-            let mut words = line.split(' ').map(str::to_owned);
-            (words.next().unwrap(), words.collect())
-        })
-        .collect()
 }
 
 /// The lines that can be the same. Left out: `show step`, which we do not have, what only carries
@@ -54,7 +37,7 @@ impl Recorded {
             let mut words = line.split(' ');
             now.insert(words.next().unwrap().to_owned(), words.next().unwrap().parse().unwrap());
         }
-        let cluster = cluster(&output);
+        let cluster = cluster(&output, "login");
         Self { output, now, cluster }
     }
 
@@ -64,247 +47,5 @@ impl Recorded {
             return None;
         }
         Some(comparable(name, &self.output[name]))
-    }
-}
-
-/// Blocks of `Key=Value`, of which some values are the rest of their line.
-fn blocks(text: &str) -> Vec<BTreeMap<String, String>> {
-    const WHOLE: &[&str] =
-        &["Command", "WorkDir", "Comment", "StdErr", "StdIn", "StdOut", "OS", "Reason", "JobName"];
-    text.split("\n\n")
-        .filter(|block| !block.trim().is_empty())
-        .map(|block| {
-            let mut read = BTreeMap::new();
-            for line in block.lines() {
-                let line = line.trim_start();
-                let first = line.split('=').next().unwrap();
-                if WHOLE.contains(&first) {
-                    let value = &line[first.len() + 1..];
-                    read.insert(first.to_owned(), value.trim_end().to_owned());
-                    continue;
-                }
-                for word in line.split(' ').filter(|word| !word.is_empty()) {
-                    let (key, value) = word.split_once('=').unwrap_or((word, ""));
-                    read.insert(key.to_owned(), value.to_owned());
-                }
-            }
-            read
-        })
-        .collect()
-}
-
-type Block = BTreeMap<String, String>;
-
-fn date(text: &str) -> Option<i64> {
-    let time = value::begin(text, Clock::default()).ok()?;
-    i64::try_from(time.0 / 1000).ok()
-}
-
-fn optional(text: &str) -> Option<String> {
-    (text != "(null)").then(|| text.to_owned())
-}
-
-fn id(text: &str) -> (String, u32) {
-    let (name, number) = text.split_once('(').unwrap();
-    (name.to_owned(), number.trim_end_matches(')').parse().unwrap())
-}
-
-fn pair<T: std::str::FromStr>(text: &str, by: char) -> (T, T) {
-    let (a, b) = text.split_once(by).unwrap();
-    (a.parse().ok().unwrap(), b.parse().ok().unwrap())
-}
-
-fn megabytes(text: &str) -> u64 {
-    value::memory(text).unwrap() >> 20
-}
-
-fn cluster(output: &BTreeMap<String, String>) -> Cluster {
-    let mut jobs: Vec<JobFacts> = blocks(&output["jobs"]).iter().map(job).collect();
-    let (mut steps, mut cancelled) = (Vec::new(), BTreeMap::new());
-    for line in output["accounted"].lines() {
-        let cells: Vec<&str> = line.split('|').collect();
-        if let Some((job, step)) = cells[0].split_once('.') {
-            steps.push(accounted(job, step, &cells));
-        } else if let Some(user) = cells[2].strip_prefix("CANCELLED by ") {
-            cancelled.insert(cells[0].parse::<u64>().unwrap(), user.parse::<u32>().unwrap());
-        }
-    }
-    for job in &mut jobs {
-        // sacct leaves out a job that was never eligible, unless it is asked for its state.
-        let root = (job.state == JobState::Cancelled).then_some(0);
-        job.cancelled_by = cancelled.get(&job.id).copied().or(root);
-    }
-    Cluster {
-        name: "lab".into(),
-        host: "login".into(),
-        jobs,
-        steps,
-        nodes: blocks(&output["nodes"]).iter().map(node).collect(),
-        partitions: blocks(&output["partitions"]).iter().map(partition).collect(),
-    }
-}
-
-fn accounted(job: &str, step: &str, cells: &[&str]) -> StepFacts {
-    StepFacts {
-        job: job.parse().unwrap(),
-        step: step.to_owned(),
-        name: cells[1].to_owned(),
-        state: JobState::read(cells[2].split(' ').next().unwrap()).unwrap(),
-        exit: pair(cells[3], ':'),
-        start: date(cells[4]).unwrap(),
-        end: date(cells[5]),
-        nodes: cells[6].to_owned(),
-        node_count: cells[7].parse().unwrap(),
-        cpus: cells[8].parse().unwrap(),
-        tasks: cells[9].parse().unwrap(),
-    }
-}
-
-fn job(block: &Block) -> JobFacts {
-    let get = |key: &str| block.get(key).map_or("", String::as_str);
-    let number = |key: &str| get(key).parse().unwrap();
-    let head = get("JobId");
-    let first = head.split(' ').next().unwrap();
-    let id_of = first.parse().unwrap();
-    let array = block.get("ArrayJobId").map(|array| {
-        let tasks = get("ArrayTaskId");
-        let read = value::array(tasks).unwrap();
-        ArrayFacts {
-            job: array.parse().unwrap(),
-            tasks: match tasks.parse() {
-                Ok(index) => ArrayTasks::One(index),
-                Err(_) => ArrayTasks::Waiting(read.indices),
-            },
-            limit: block.get("ArrayTaskThrottle").map(|limit| limit.parse().unwrap()),
-        }
-    });
-    let ((user, uid), (group, gid)) = (id(get("UserId")), id(get("GroupId")));
-    let state = JobState::read(get("JobState")).unwrap();
-    let memory = match block.get("MinMemoryNode") {
-        Some(each) => Memory::Node(megabytes(each)),
-        None => Memory::Cpu(megabytes(get("MinMemoryCPU"))),
-    };
-    let node_count = match get("NumNodes").split_once('-') {
-        Some((fewest, most)) => (fewest.parse().unwrap(), most.parse().unwrap()),
-        None => (number("NumNodes"), 0),
-    };
-    let (from, session) = get("AllocNode:Sid").split_once(':').unwrap();
-    let (per_node, _) = get("NtasksPerN:B:S:C").split_once(':').unwrap();
-    JobFacts {
-        id: id_of,
-        array,
-        name: get("JobName").to_owned(),
-        user,
-        uid,
-        group,
-        gid,
-        priority: number("Priority"),
-        nice: get("Nice").parse().unwrap(),
-        account: optional(get("Account")),
-        qos: optional(get("QOS")),
-        state,
-        reason: if get("Reason").starts_with("Nodes_") {
-            get("Reason").replace('_', " ")
-        } else {
-            get("Reason").to_owned()
-        },
-        dependency: optional(get("Dependency")),
-        requeue: get("Requeue") == "1",
-        restarts: number("Restarts"),
-        batch: get("BatchFlag") == "1",
-        exit: pair(get("ExitCode"), ':'),
-        cancelled_by: None,
-        limit: value::time_limit(get("TimeLimit")).unwrap(),
-        submit: date(get("SubmitTime")).unwrap(),
-        eligible: date(get("EligibleTime")),
-        accrue: date(get("AccrueTime")),
-        start: date(get("StartTime")),
-        end: date(get("EndTime")),
-        looked_at: date(get("LastSchedEval")).map(|at| (at, get("Scheduler").to_owned())),
-        partition: get("Partition").to_owned(),
-        from: (from.to_owned(), session.parse().unwrap()),
-        wanted_nodes: optional(get("ReqNodeList")).unwrap_or_default(),
-        excluded_nodes: optional(get("ExcNodeList")).unwrap_or_default(),
-        nodes: get("NodeList").to_owned(),
-        planned_nodes: block.get("SchedNodeList").cloned(),
-        batch_host: block.get("BatchHost").cloned(),
-        node_count,
-        cpus: number("NumCPUs"),
-        tasks: get("NumTasks").parse().ok(),
-        cpus_per_task: number("CPUs/Task"),
-        tasks_per_node: per_node.parse().unwrap(),
-        min_cpus: number("MinCPUsNode"),
-        memory,
-        gpus: 0,
-        gres: None,
-        features: optional(get("Features")),
-        exclusive: get("OverSubscribe") == "NO",
-        command: optional(get("Command")),
-        directory: get("WorkDir").to_owned(),
-        comment: block.get("Comment").cloned(),
-        files: block
-            .get("StdErr")
-            .map(|error| [error.clone(), get("StdIn").to_owned(), get("StdOut").to_owned()]),
-        submit_line: String::new(),
-    }
-}
-
-fn node(block: &Block) -> NodeFacts {
-    let get = |key: &str| block.get(key).map_or("", String::as_str);
-    let number = |key: &str| get(key).parse().unwrap();
-    let states: Vec<&str> = get("State").split('+').collect();
-    let flag = |word: &&str| {
-        [NodeFlag::Drain, NodeFlag::NotResponding, NodeFlag::Planned]
-            .into_iter()
-            .find(|flag| flag.word() == *word)
-    };
-    let base =
-        [NodeBase::Unknown, NodeBase::Down, NodeBase::Idle, NodeBase::Allocated, NodeBase::Mixed]
-            .into_iter()
-            .find(|base| base.word() == states[0]);
-    let words = ["Arch", "OS", "Port", "Version"];
-    NodeFacts {
-        name: get("NodeName").to_owned(),
-        host: get("NodeHostName").to_owned(),
-        address: get("NodeAddr").to_owned(),
-        cpus: number("CPUTot"),
-        used_cpus: number("CPUAlloc"),
-        memory: number("RealMemory").into(),
-        used_memory: number("AllocMem").into(),
-        free_memory: get("FreeMem").parse().ok(),
-        load: get("CPULoad").replace('.', "").parse().ok(),
-        gpus: 0,
-        used_gpus: 0,
-        features: optional(get("AvailableFeatures"))
-            .map(|list| list.split(',').map(str::to_owned).collect())
-            .unwrap_or_default(),
-        base: base.unwrap(),
-        flags: states[1..].iter().filter_map(flag).collect(),
-        reason: block.get("Reason").map(|text| {
-            let (reason, rest) = text.rsplit_once(" [").unwrap();
-            let (user, when) = rest.trim_end_matches(']').split_once('@').unwrap();
-            (reason.to_owned(), user.to_owned(), date(when).unwrap())
-        }),
-        partitions: get("Partitions").split(',').map(str::to_owned).collect(),
-        shape: (number("Sockets"), number("CoresPerSocket"), number("ThreadsPerCore")),
-        boot: date(get("BootTime")),
-        started: date(get("SlurmdStartTime")),
-        last_busy: date(get("LastBusyTime")),
-        words: words
-            .iter()
-            .filter_map(|word| Some(((*word).to_owned(), block.get(*word)?.clone())))
-            .collect(),
-    }
-}
-
-fn partition(block: &Block) -> PartitionFacts {
-    let get = |key: &str| block.get(key).map_or("", String::as_str);
-    PartitionFacts {
-        name: get("PartitionName").to_owned(),
-        default: get("Default") == "YES",
-        state: if get("State") == "UP" { "UP" } else { "DOWN" },
-        limit: value::time_limit(get("MaxTime")).unwrap(),
-        default_limit: value::time_limit(get("DefaultTime")).ok().flatten(),
-        max_nodes: get("MaxNodes").parse().ok(),
     }
 }

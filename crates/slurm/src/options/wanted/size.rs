@@ -45,7 +45,7 @@ pub(super) fn size(reader: &Reader<'_>, notes: &mut Vec<String>) -> Result<Size,
         tasks,
         nodes,
         tasks_per_node: per_node,
-        exclusive: reader.settings.has("exclusive"),
+        exclusive: exclusive(reader)?,
         ..Request::default()
     };
     // A step of srun shares what its allocation has: `--exclusive` is about its cores alone.
@@ -56,6 +56,18 @@ pub(super) fn size(reader: &Reader<'_>, notes: &mut Vec<String>) -> Result<Size,
     cores(reader, &mut request)?;
     memory(reader, &mut request)?;
     Ok(Size { request, tasks_given: given.is_some(), model })
+}
+
+/// Whole nodes, whomever they are not shared with.
+fn exclusive(reader: &Reader<'_>) -> Result<bool, OptionError> {
+    reader.value("exclusive", |text| match text {
+        "user" | "mcs" | "topo" | "exclusive" => Ok(()),
+        _ => Err(value::ValueError::Form {
+            text: text.to_owned(),
+            expected: "user or mcs, or nothing",
+        }),
+    })?;
+    Ok(reader.settings.has("exclusive"))
 }
 
 fn nodes(reader: &Reader<'_>) -> Result<Option<(u32, u32)>, OptionError> {

@@ -1,0 +1,268 @@
+//! Our output against that of the Slurm of this machine, for the same facts at the same moment.
+//!
+//! Starts Debian's Slurm (`apt-get install slurm-wlm munge`, as `.ci/run` does) on loopback, brings jobs
+//! into many states, and asks both. In continuous integration it must be there; elsewhere the test says
+//! that it is missing. What sacct prints is held by recordings alone (`tests/real`): slurmdbd needs a
+//! database server.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says by a panic what is wrong, and prints the logs of what it started"
+)]
+
+mod lab;
+#[path = "../real/said.rs"]
+mod said;
+
+use lab::Lab;
+use quorate_slurm::calendar::Clock;
+use quorate_slurm::facts::{Answer, View};
+use quorate_slurm::options::{Context, Input, OptionError, Settings, Tool, parse, wanted};
+use quorate_slurm::scontrol::Order;
+use quorate_slurm::{scontrol, sinfo, squeue};
+use said::commands;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Jobs 1 to 21, as in the recordings.
+const BEFORE: &[&str] = &[
+    "sbatch -n1 -t 60 --mem=10 -J first --wrap|sleep 300",
+    "sbatch -J fails --mem=10 --wrap|exit 3",
+    "sbatch -d afterok:2 -J never --mem=10 --wrap|true",
+    "sbatch -J signal --mem=10 --wrap|kill -9 $$",
+    "sbatch -J completes --mem=10 -n3 --wrap|srun -n3 hostname; true",
+    "sbatch --uid=nobody -J nobodys --mem=10 -D /tmp -o /dev/null --wrap|sleep 1",
+    "sbatch -J killed --mem=10 --wrap|sleep 500",
+    "sbatch -J gone -H --mem=10 --wrap|true",
+    "sbatch -a 0-2 -J done --mem=10 -n1 --wrap|exit $((SLURM_ARRAY_TASK_ID == 1))",
+    "srun -N2 -n3 --mem=10 -J steps|hostname",
+];
+const AFTER: &[&str] = &[
+    "sbatch -N2 -n4 -t 30 --mem=100 -J relaxation-of-water --wrap|srun -n2 sleep 600",
+    "sbatch -a 0-7%2 -t 10 --mem=10 -J sweep -p short --wrap|sleep 600",
+    "sbatch -N3 --exclusive -t 1:00:00 -J big --mem=10 --wrap|true",
+    "sbatch -n1 -c 3 -t 1-0 -J behind --mem=10 --nice=50 --wrap|true",
+    "sbatch -H -J held -n1 --mem=10 --comment=some-words -C fast --wrap|true",
+    "sbatch --begin=2099-01-20T12:00:00 --mem=10 -J later --wrap|true",
+    "sbatch -J depends -d afterany:1 --mem=10 -w worker-0-2 -p batch --wrap|true",
+];
+
+fn submit(lab: &Lab, line: &str) {
+    let (words, command) = line.split_once('|').unwrap();
+    let mut words: Vec<&str> = words.split(' ').collect();
+    words.push(command);
+    let output = lab.output(&words);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn jobs(lab: &Lab) {
+    for line in BEFORE {
+        submit(lab, line);
+    }
+    let state =
+        |lab: &Lab, job: &str| lab.ask(&["squeue", "-h", "-t", "all", "-j", job, "-o", "%T"]);
+    lab.until("the short jobs are over", |lab| {
+        ["2", "4", "5", "6", "9", "10"].into_iter().all(|job| {
+            state(lab, job).lines().all(|state| ["COMPLETED", "FAILED"].contains(&state))
+        }) && state(lab, "7").trim() == "RUNNING"
+    });
+    assert!(lab.output(&["scancel", "7", "8"]).status.success());
+    lab.until("the cancelled jobs are over", |lab| {
+        ["7", "8"].into_iter().all(|job| state(lab, job).trim() == "CANCELLED")
+    });
+    for line in AFTER {
+        submit(lab, line);
+    }
+    let reason = ["scontrol", "update", "nodename=worker-0-2", "state=drain", "reason=disk full"];
+    assert!(lab.output(&reason).status.success());
+    lab.until("the long jobs run", |lab| {
+        state(lab, "13").trim() == "RUNNING"
+            && lab.ask(&["squeue", "-h", "-s", "-j", "13", "-o", "%i"]).contains("13.0")
+            && state(lab, "14").matches("RUNNING").count() == 2
+    });
+}
+
+/// Arguments that are wrong: the first line on standard error, and the code.
+const VALUES: &[&str] = &[
+    "sbatch -n0",
+    "sbatch -nx",
+    "sbatch -Nx",
+    "sbatch -N4-2",
+    "sbatch -tx",
+    "sbatch -t1:2:3:4",
+    "sbatch --mem=x",
+    "sbatch --mem=1 --mem-per-cpu=1",
+    "sbatch -c0",
+    "sbatch --signal=NOSUCH",
+    "sbatch --open-mode=x",
+    "sbatch --distribution=x",
+    "sbatch --exclusive=x",
+    "sbatch --ntasks-per-node=x",
+    "sbatch --gres=nosuch:1",
+    "sbatch --array=x",
+    "sbatch --dependency=x",
+    "sbatch -w worker-0-0,worker-0-1 -N1",
+    "srun -nx",
+    "srun -N4-2",
+    "srun --mem=x",
+    "srun --dependency=x",
+    "salloc -tx",
+    "salloc -c0",
+    "salloc --dependency=x",
+];
+
+/// What we say of options and arguments.
+fn refusal(tool: Tool, words: &[String]) -> OptionError {
+    let environment = BTreeMap::new();
+    let context = Context {
+        clock: Clock { now: seconds(), offset: 0 },
+        environment: &environment,
+        directory: "/",
+        host: "login",
+        submit_line: "",
+    };
+    let input = match tool {
+        Tool::Sbatch => Input::Wrap("true".into()),
+        _ => Input::Command(vec!["true".into()]),
+    };
+    parse(tool, words)
+        .and_then(|parsed| Settings::merge(tool, &[], &environment, &parsed))
+        .and_then(|settings| wanted(&settings, input, &context))
+        .unwrap_err()
+}
+
+fn seconds() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_secs()).unwrap()
+}
+
+/// Everything that facts are read from, as Slurm says it now. How long jobs have run is left out.
+fn facts(lab: &Lab) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    for (name, entity) in
+        [("jobs", "job"), ("nodes", "node"), ("partitions", "partition"), ("steps", "step")]
+    {
+        facts.insert(name.to_owned(), lab.ask(&["scontrol", "show", entity]));
+    }
+    facts.insert("accounted".to_owned(), String::new());
+    facts
+}
+
+fn still(facts: &BTreeMap<String, String>) -> String {
+    let moving = |line: &&str| !line.contains("RunTime=") && !line.contains("FreeMem=");
+    facts.values().flat_map(|text| text.lines()).filter(moving).collect::<Vec<_>>().join("\n")
+}
+
+fn ours(words: &[String], view: &View<'_>) -> Answer {
+    let (command, rest) = words.split_first().unwrap();
+    match command.as_str() {
+        "squeue" => squeue(rest, view),
+        "sinfo" => sinfo(rest, view),
+        _ => match scontrol(rest, view) {
+            Order::Say(answer) => answer,
+            order => panic!("{words:?} is an order: {order:?}"),
+        },
+    }
+}
+
+/// Both answers, at a moment at which nothing changed meanwhile.
+fn both(lab: &Lab, words: &[String]) -> (String, String) {
+    let start = Instant::now();
+    let plain: Vec<&str> = words.iter().map(String::as_str).collect();
+    while start.elapsed() < Duration::from_mins(1) {
+        let (now, before) = (seconds(), facts(lab));
+        let theirs = lab.ask(&plain);
+        if still(&before) != still(&facts(lab)) || seconds() != now {
+            continue;
+        }
+        let host = lab.ask(&["hostname"]).trim().to_owned();
+        let cluster = said::cluster(&before, &host);
+        let environment = BTreeMap::new();
+        let clock = Clock { now, offset: 0 };
+        let view = View { cluster: &cluster, clock, environment: &environment, user: "root" };
+        return (ours(words, &view).output, theirs);
+    }
+    panic!("the facts of {words:?} never stood still for as long as it takes to ask");
+}
+
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    lines.sort_unstable();
+    lines.concat()
+}
+
+/// Words that cannot be read, and values that are wrong: the first line and the code.
+const WRONG: &[&str] = &[
+    "sbatch --frobnicate --wrap true",
+    "sbatch -Y --wrap true",
+    "sbatch --hold=3 --wrap true",
+    "sbatch --n --wrap true",
+    "sbatch --ntasks",
+    "sbatch -n",
+    "srun --frobnicate true",
+    "srun --n true",
+    "salloc -Y true",
+    "salloc --export=ALL true",
+    "salloc --n true",
+];
+
+#[test]
+fn the_slurm_of_this_machine_prints_what_we_print() {
+    if let Some(reason) = lab::missing() {
+        assert!(std::env::var_os("CI").is_none(), "{reason}");
+        println!("nothing was compared: {reason}");
+        return;
+    }
+    let lab = Lab::start();
+    let mut different = Vec::new();
+    jobs(&lab);
+    let mut compared = 0;
+    for (name, words) in commands() {
+        if words[0] == "sacct" || name == "steps" {
+            continue;
+        }
+        let (ours, theirs) = both(&lab, &words);
+        compared += 1;
+        // sinfo asks for its partitions in threads: which of them stands first for a node is chance.
+        let (ours, theirs) = if name.starts_with("sinfo-node") && name != "sinfo-noheader" {
+            (sorted(&ours), sorted(&theirs))
+        } else {
+            (ours, theirs)
+        };
+        if ours != theirs {
+            let lines = ours.lines().zip(theirs.lines()).find(|(a, b)| a != b);
+            let (ours, theirs) = lines.unwrap_or((ours.as_str(), theirs.as_str()));
+            different.push(format!("{name}: {words:?}\n ours   {ours:?}\n theirs {theirs:?}"));
+        }
+    }
+    // After the jobs: some refusals use up a number.
+    for line in WRONG.iter().chain(VALUES) {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        let value = VALUES.contains(line);
+        if value {
+            words.extend(if words[0] == "sbatch" { vec!["--wrap", "true"] } else { vec!["true"] });
+        }
+        let theirs = lab.output(&words);
+        let tool = match words[0] {
+            "sbatch" => Tool::Sbatch,
+            "srun" => Tool::Srun,
+            _ => Tool::Salloc,
+        };
+        let rest: Vec<String> = words[1..].iter().map(|word| (*word).to_owned()).collect();
+        let error = refusal(tool, &rest);
+        // Of a wrong argument we say in a second line what would be right.
+        let lines = error.lines(tool);
+        let said = lines[..if value { 1 } else { lines.len() }].join("\n") + "\n";
+        if said.as_bytes() != theirs.stderr
+            || theirs.status.code() != Some(error.exit_code().into())
+        {
+            let stderr = String::from_utf8_lossy(&theirs.stderr).into_owned();
+            different
+                .push(format!("{line}\n ours   {said:?}\n theirs {stderr:?} {}", theirs.status));
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+    assert!(compared > 30, "only {compared} were compared");
+}
