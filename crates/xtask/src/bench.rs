@@ -6,6 +6,7 @@
 mod figure;
 mod machine;
 mod operator;
+mod queue;
 mod rounds;
 mod suite;
 
@@ -21,7 +22,7 @@ use std::path::Path;
 
 /// The names of the benchmarks, in order.
 pub(crate) const NAMES: &[&str] =
-    &["bringup", "launch", "mpi", "rsh", "fence", "local", "controller", "cluster"];
+    &["bringup", "launch", "queue", "mpi", "rsh", "fence", "local", "controller", "cluster"];
 
 /// Runs one benchmark or all; answers whether every target was met. `options` are for the program that
 /// measures the operator, which must be named then.
@@ -52,6 +53,8 @@ pub(crate) fn run(
         clock.say(format!("== {each}"));
         let outcome = if operator::measures(each) {
             operator::run(each, options, clock)
+        } else if *each == "queue" {
+            queue::run(&dist, clock)
         } else {
             suite::run(each, &dist, clock)
         };

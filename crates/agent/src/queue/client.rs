@@ -3,10 +3,10 @@
 //! Owns: the conversation, and the codes for a broker that does not answer. What is printed is the
 //! verb's business.
 
-use super::protocol::{QUEUE, Question, kind};
-use super::talk::Whole;
+use super::protocol::{QUEUE, Question, Session, Submit, Taken, kind};
+use super::talk::{PART, Whole};
 use super::verbs::Asked;
-use crate::local::{self, End, Hello, LocalError, connect};
+use crate::local::{self, Connection, End, Hello, LocalError, connect};
 use crate::query::block_on;
 use anyhow::Context;
 use bytes::Bytes;
@@ -63,6 +63,42 @@ pub(super) fn ask(
         }
         Err(LocalError::NoEnd.into())
     })?
+}
+
+/// A connection on which one submission follows another.
+#[derive(Debug)]
+pub(super) struct Submissions {
+    connection: Connection,
+    whole: Whole,
+}
+
+impl Submissions {
+    /// Opens it.
+    pub(super) async fn open(socket: &Path, own: Own) -> Result<Self, LocalError> {
+        let hello = hello(&Question::Session(Session::default()), own);
+        Ok(Self { connection: connect(socket, &hello).await?, whole: Whole::default() })
+    }
+
+    /// Submits, and waits until that is durable.
+    pub(super) async fn submit(&mut self, submit: &Submit) -> anyhow::Result<Taken> {
+        let body = serde_json::to_vec(submit).expect("plain data always serializes");
+        let mut parts = body.chunks(PART).peekable();
+        while let Some(part) = parts.next() {
+            let kind = if parts.peek().is_some() { kind::PART } else { kind::ASK };
+            self.connection.send(kind, part).await?;
+        }
+        while let Some((kind, payload)) = self.connection.recv().await? {
+            match self.whole.add(kind, payload) {
+                Some((kind::ANSWER, payload)) => return read(&payload),
+                Some((local::kind::END, payload)) => {
+                    let end: End = serde_json::from_slice(&payload)?;
+                    anyhow::bail!(end.error.unwrap_or_else(|| "the queue ended the call".into()));
+                }
+                _ => {}
+            }
+        }
+        Err(LocalError::NoEnd.into())
+    }
 }
 
 /// Asks a question whose answers are lists; gives all of it and the code.

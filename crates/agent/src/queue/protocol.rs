@@ -15,7 +15,7 @@ pub const QUEUE: &str = "queue";
 
 /// Message kinds, beside those of [`crate::job::protocol::kind`] for the streams of a job.
 pub mod kind {
-    /// Down: JSON of the next [`super::Question`] of a session.
+    /// Down: JSON of the next [`super::Submit`] of a session.
     pub const ASK: u8 = 40;
     /// Up: JSON of one answer, or of a list of them.
     pub const ANSWER: u8 = 41;
@@ -110,9 +110,31 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },
-    /// Takes more questions on the same connection, each as a message of kind [`kind::ASK`], and
-    /// answers them in order.
-    Session,
+    /// Takes submissions on the same connection, each as a message of kind [`kind::ASK`] with JSON of a
+    /// [`Submit`], and answers them in order, each once it is durable.
+    Session(Session),
+}
+
+/// What the submissions of a session share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Session {
+    /// What is set on top of each pod's own environment, for jobs that say nothing of it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// What is taken out of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unset: Vec<String>,
+}
+
+/// The answer to a submission of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Taken {
+    /// It was taken.
+    Submitted(Submitted),
+    /// It was not, for this reason.
+    Refused(String),
 }
 
 /// Jobs to take.

@@ -25,13 +25,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// Messages of a job that wait to be written.
 const MESSAGES: usize = 16;
 
 /// How long a broker that is away is waited for before its tasks count as gone.
 const AWAY: Duration = Duration::from_secs(30);
+
+/// The option of a job that takes so many milliseconds and starts nothing.
+const SIMULATE: &str = "simulate";
 
 /// Bytes of an input file that are read at once.
 const BLOCK: usize = 16 * 1024;
@@ -49,6 +52,8 @@ struct Shared {
     keeper: mpsc::Sender<Command>,
     dir: PathBuf,
     running: Mutex<HashMap<JobId, Arc<Running>>>,
+    /// Jobs that take their time with no task, and what ends them early.
+    simulated: Mutex<HashMap<JobId, oneshot::Sender<()>>>,
     /// Some job has begun.
     begun: Notify,
 }
@@ -97,10 +102,9 @@ impl Runner {
         keeper: mpsc::Sender<Command>,
         dir: PathBuf,
     ) -> Self {
-        let running = Mutex::new(HashMap::new());
-        Self {
-            shared: Arc::new(Shared { jobs, overlay, keeper, dir, running, begun: Notify::new() }),
-        }
+        let (running, simulated) = (Mutex::new(HashMap::new()), Mutex::new(HashMap::new()));
+        let begun = Notify::new();
+        Self { shared: Arc::new(Shared { jobs, overlay, keeper, dir, running, simulated, begun }) }
     }
 
     /// The queue's directory.
@@ -134,6 +138,10 @@ impl Runner {
     /// Starts a job's tasks.
     pub(super) fn launch(&self, job: &Job) {
         let id = job.id;
+        if let Some(millis) = job.spec().options.get(SIMULATE) {
+            self.simulate(id, millis);
+            return;
+        }
         let prepared = request(job).and_then(|request| {
             let output = self.output(job)?;
             let input = job.spec().streams.input.as_deref().filter(|input| *input != "-");
@@ -153,6 +161,29 @@ impl Runner {
         };
         let runner = self.clone();
         tokio::spawn(async move { runner.lead(id, request, output, input).await });
+    }
+
+    /// Lets a job take its time with no task at all: it measures the queue, not the starting of
+    /// programs.
+    fn simulate(&self, id: JobId, millis: &str) {
+        let keeper = self.shared.keeper.clone();
+        let time = Duration::from_millis(millis.parse().unwrap_or(0));
+        let (stop, stopped) = oneshot::channel::<()>();
+        self.simulated().insert(id, stop);
+        let runner = self.clone();
+        tokio::spawn(async move {
+            let _ = keeper.send(Command::Started(id)).await;
+            let mut code = 0;
+            if !time.is_zero() {
+                tokio::select! {
+                    () = tokio::time::sleep(time) => {}
+                    _ = stopped => code = 143,
+                }
+            }
+            runner.simulated().remove(&id);
+            let outcome = Outcome { code, ..Outcome::default() };
+            let _ = keeper.send(Command::Finished(id, outcome)).await;
+        });
     }
 
     async fn lead(&self, id: JobId, request: Request, output: Arc<Output>, input: Option<File>) {
@@ -198,6 +229,10 @@ impl Runner {
 
     /// Ends a job's tasks; asked for again, at once.
     pub(super) fn stop(&self, id: JobId) {
+        if let Some(stop) = self.simulated().remove(&id) {
+            let _ = stop.send(());
+            return;
+        }
         let Some(running) = self.running(id) else { return };
         let mut stopped =
             running.stopped.lock().expect("the lock holds because nothing panics under it");
@@ -240,6 +275,10 @@ impl Runner {
             label: streams.label,
         };
         Output::open(spool_path(&self.shared.dir, job.id.0), &files)
+    }
+
+    fn simulated(&self) -> MutexGuard<'_, HashMap<JobId, oneshot::Sender<()>>> {
+        self.shared.simulated.lock().expect("the lock holds because nothing panics under it")
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<JobId, Arc<Running>>> {

@@ -5,8 +5,8 @@
 use super::facts;
 use super::keeper::{Keeping, chain};
 use super::protocol::{
-    Copies, Done, JobFacts, LaneChange, Opening, QUEUE, Question, Selection, Submit, Submitted,
-    Then, kind,
+    Copies, Done, JobFacts, LaneChange, Opening, QUEUE, Question, Selection, Session, Submit,
+    Submitted, Taken, Then, kind,
 };
 use super::runner::Running;
 use super::talk::{Hear, Say, there};
@@ -76,7 +76,6 @@ pub(super) async fn serve_question(
     mut say: Say,
 ) {
     let Over { code, error } = match serde_json::from_slice::<Question>(question) {
-        Ok(Question::Session) => session(keeping, opening, &mut hear, &mut say).await,
         Ok(question) => answer(keeping, opening, question, &mut hear, &mut say).await,
         Err(error) => Over {
             code: exit::USAGE,
@@ -86,26 +85,32 @@ pub(super) async fn serve_question(
     say.end(code, error).await;
 }
 
-/// Question after question; what goes wrong with one is its answer.
-async fn session(keeping: &Keeping, opening: Opening, hear: &mut Hear, say: &mut Say) -> Over {
+/// Submission after submission; what goes wrong with one is its answer.
+async fn session(
+    keeping: &Keeping,
+    opening: Opening,
+    shared: &Session,
+    hear: &mut Hear,
+    say: &mut Say,
+) -> Over {
     while let Some((kind, payload)) = hear.recv().await {
         if kind != kind::ASK {
             continue;
         }
-        let over = match serde_json::from_slice::<Question>(&payload) {
-            Ok(Question::Session) => Over::failed("a session is open already"),
-            Ok(Question::Submit(submit)) if submit.then == Then::Nothing => {
-                match take(keeping, opening, *submit).await {
-                    Ok(submitted) if say.answer(&submitted).await => continue,
-                    Ok(_) => return Over::gone(),
-                    Err(error) => Over::failed(error),
+        let taken = match serde_json::from_slice::<Submit>(&payload) {
+            Ok(mut submit) => {
+                if submit.spec.environment.is_empty() && submit.spec.unset.is_empty() {
+                    submit.spec.environment.clone_from(&shared.environment);
+                    submit.spec.unset.clone_from(&shared.unset);
+                }
+                match take(keeping, opening, submit).await {
+                    Ok(submitted) => Taken::Submitted(submitted),
+                    Err(error) => Taken::Refused(error),
                 }
             }
-            Ok(_) => Over::failed("a session takes submissions alone"),
-            Err(error) => Over::failed(format!("the question is not understood: {error}")),
+            Err(error) => Taken::Refused(format!("the submission is not understood: {error}")),
         };
-        let refused = serde_json::json!({ "refused": over.error });
-        if !say.answer(&refused).await {
+        if !say.answer(&taken).await {
             return Over::gone();
         }
     }
@@ -171,7 +176,7 @@ async fn answer(
         }
         Question::Undrain { ranks } => nodes(keeping, ranks, Queue::undrain).await,
         Question::Purge { older_than, keep } => purge(keeping, older_than, keep, say).await,
-        Question::Session => Over::failed("a session is open already"),
+        Question::Session(shared) => session(keeping, opening, &shared, hear, say).await,
     }
 }
 

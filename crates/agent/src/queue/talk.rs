@@ -16,7 +16,7 @@ use serde::Serialize;
 const WHOLE_LIMIT: usize = 128 << 20;
 
 /// Bytes of a part.
-const PART: usize = MESSAGE_LIMIT - 1;
+pub(super) const PART: usize = MESSAGE_LIMIT - 1;
 
 /// What comes.
 #[derive(Debug)]

@@ -94,7 +94,8 @@ fn over(last: u8, payload: &[u8]) -> Option<(i32, Option<String>)> {
 /// The question with what the client's environment changes against that of the pod.
 fn with_environment(asked: Asked, pod: &Variables) -> Result<Vec<u8>, String> {
     let Asked { mut question, env, env_rules } = asked;
-    if let Some(spec) = question.pointer_mut("/submit/spec") {
+    let place = if question.get("session").is_some() { "/session" } else { "/submit/spec" };
+    if let Some(spec) = question.pointer_mut(place) {
         let user: Variables = env
             .iter()
             .flatten()

@@ -2,6 +2,8 @@
 
 use crate::asking::{ended, job, states, submit, submit_all, wait_for, wait_started};
 use crate::typing::{Marks, cluster, code, run, stderr, stdout, typed};
+use std::io::Write;
+use std::process::Stdio;
 
 #[test]
 fn a_job_is_submitted_from_any_pod_and_waited_for() {
@@ -141,4 +143,39 @@ fn the_submitters_environment_travels_as_with_run() {
     let mut typed = crate::typing::typed(&pods, 1, &words);
     let output = typed.env("A", &large).env("B", &large).output().unwrap();
     assert_eq!(stdout(&output), "100000 100000\n", "{}", stderr(&output));
+}
+
+#[test]
+fn lines_become_jobs_one_after_another() {
+    let pods = cluster(2);
+    for from in 0..2 {
+        let mut command = typed(&pods, from, &["submit", "--lines", "sh", "-c", "exit {}"]);
+        let mut child = command.stdin(Stdio::piped()).env("A", "b").spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"3\n4\n5\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((code(&output), stdout(&output).lines().count()), (0, 3), "{}", stderr(&output));
+    }
+    for (id, expected) in [(1, 3), (2, 4), (3, 5), (4, 3), (5, 4), (6, 5)] {
+        assert_eq!(ended(&pods, id), expected);
+    }
+}
+
+#[test]
+fn a_simulated_job_takes_its_time_and_starts_nothing() {
+    let pods = cluster(1);
+    let id = submit(&pods, 0, &["--option", "simulate=300", "no-such-command"]);
+    assert_eq!(ended(&pods, id), 0);
+    let facts = job(&pods, id);
+    let took = facts["ended"].as_u64().unwrap() - facts["started"].as_u64().unwrap();
+    assert!(took >= 300, "{facts}");
+    let id = submit(&pods, 0, &["--option", "simulate=1000000", "x"]);
+    wait_started(&pods, id);
+    assert_eq!(code(&run(&pods, 0, &["cancel", &id.to_string()])), 0);
+    assert_eq!(ended(&pods, id), 143);
+    let output = run(
+        &pods,
+        0,
+        &["submit", "--bcc", "1-2000", "--option", "simulate=0", "--wait", "-Q", "x"],
+    );
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
 }

@@ -4,14 +4,16 @@ use super::dependency::dependencies;
 use super::{duration, misused, now, print, table_of_ends};
 use crate::job::client::{self as streams, Labels};
 use crate::launch::text;
-use crate::query::Where;
-use crate::queue::client::{self, Own};
-use crate::queue::protocol::{Copies, JobFacts, Question, Submit, Submitted, Then};
+use crate::query::{Where, block_on};
+use crate::queue::client::{self, Own, Submissions};
+use crate::queue::protocol::{Copies, JobFacts, Question, Submit, Submitted, Taken, Then};
 use clap::Args;
 use quorate_contract::exit;
 use quorate_queue::{Jobspec, Program, Request, Streams};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::BufRead;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Put a program into the job queue.
@@ -104,6 +106,10 @@ pub struct SubmitArgs {
     /// As many jobs as a set has numbers, all the same
     #[arg(long, value_name = "SET")]
     bcc: Option<String>,
+    /// One job for each line of stdin, which stands for {} in the command; each is durable before the
+    /// next is read
+    #[arg(long, conflicts_with_all = ["cc", "bcc", "wait", "watch", "dry_run", "test_only"])]
+    lines: bool,
     /// Wait for the end; exits with the highest code
     #[arg(long)]
     wait: bool,
@@ -146,6 +152,9 @@ impl SubmitArgs {
             print(&format!("{}\n", serde_json::to_string_pretty(&submit.spec)?))?;
             return Ok(exit::OK);
         }
+        if self.lines {
+            return self.submit_lines(submit);
+        }
         let own = Own { env: Some(streams::own_environment()), rules: self.env.clone() };
         let hello = client::hello(&Question::Submit(Box::new(submit)), own);
         let socket = self.place.path();
@@ -174,6 +183,37 @@ impl SubmitArgs {
             }
             Ok(())
         })
+    }
+
+    /// Submits a job for each line of stdin; gives the code to exit with.
+    fn submit_lines(&self, pattern: Submit) -> anyhow::Result<i32> {
+        let own = Own { env: Some(streams::own_environment()), rules: self.env.clone() };
+        let socket = self.place.path();
+        block_on(async {
+            let mut submissions = match Submissions::open(&socket, own).await {
+                Ok(submissions) => submissions,
+                Err(error) => {
+                    crate::sys::complain(&format!("{:#}", anyhow::Error::from(error)));
+                    return Ok(exit::UNAVAILABLE);
+                }
+            };
+            let mut code = exit::OK;
+            for (number, line) in std::io::stdin().lock().split(b'\n').enumerate() {
+                let line = text::encode(OsString::from_vec(line?));
+                let mut submit = pattern.clone();
+                if let Program::Command(words) = &mut submit.spec.program {
+                    words.iter_mut().for_each(|word| *word = word.replace("{}", &line));
+                }
+                match submissions.submit(&submit).await? {
+                    Taken::Submitted(submitted) => self.say(submitted)?,
+                    Taken::Refused(why) => {
+                        crate::sys::complain(&format!("line {}: {why}", number + 1));
+                        code = exit::FAILED;
+                    }
+                }
+            }
+            Ok(code)
+        })?
     }
 
     fn say(&self, submitted: Submitted) -> anyhow::Result<()> {
@@ -365,12 +405,21 @@ fn option(text: &str) -> Result<(String, String), String> {
         "distribution" => &["block", "cyclic"],
         "stdin" => &["first", "all"],
         "unbuffered" | "no-kill" | "pmi-port" => &[""],
+        "simulate" => &[],
         _ => {
-            return Err("the options are mpi, cpu-bind, distribution, stdin, unbuffered, no-kill \
-                        and pmi-port"
-                .to_owned());
+            return Err(
+                "the options are mpi, cpu-bind, distribution, stdin, unbuffered, no-kill, \
+                 pmi-port and simulate"
+                    .to_owned(),
+            );
         }
     };
+    if name == "simulate" {
+        return match value.parse::<u32>() {
+            Ok(_) => Ok((name.to_owned(), value.to_owned())),
+            Err(_) => Err("simulate is a number of milliseconds".to_owned()),
+        };
+    }
     if !takes.contains(&value) {
         return Err(match takes {
             [""] => format!("{name} takes no value"),
