@@ -153,7 +153,7 @@ impl SubmitArgs {
             return Ok(exit::OK);
         }
         if self.lines {
-            return self.submit_lines(submit);
+            return self.submit_lines(&submit);
         }
         let own = Own { env: Some(streams::own_environment()), rules: self.env.clone() };
         let hello = client::hello(&Question::Submit(Box::new(submit)), own);
@@ -186,7 +186,7 @@ impl SubmitArgs {
     }
 
     /// Submits a job for each line of stdin; gives the code to exit with.
-    fn submit_lines(&self, pattern: Submit) -> anyhow::Result<i32> {
+    fn submit_lines(&self, pattern: &Submit) -> anyhow::Result<i32> {
         let own = Own { env: Some(streams::own_environment()), rules: self.env.clone() };
         let socket = self.place.path();
         block_on(async {
@@ -202,7 +202,9 @@ impl SubmitArgs {
                 let line = text::encode(OsString::from_vec(line?));
                 let mut submit = pattern.clone();
                 if let Program::Command(words) = &mut submit.spec.program {
-                    words.iter_mut().for_each(|word| *word = word.replace("{}", &line));
+                    for word in words {
+                        *word = word.replace("{}", &line);
+                    }
                 }
                 match submissions.submit(&submit).await? {
                     Taken::Submitted(submitted) => self.say(submitted)?,
