@@ -1,5 +1,7 @@
 //! Which nodes a job takes: the JSON form of Flux RFC 31, over properties, host names and ranks.
 
+mod syntax;
+
 use quorate_hostlist::{HostList, IdSet};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +53,16 @@ pub enum ConstraintError {
         text: String,
         /// What is wrong.
         reason: String,
+    },
+    /// The text is no constraint.
+    #[error(
+        "`{text}` is not a constraint: {what}; write `fast & -gpu`, `host:a[0-3]` or `rank:0-3`"
+    )]
+    Syntax {
+        /// The text.
+        text: String,
+        /// What is wrong.
+        what: String,
     },
     /// More than the log should carry for one job.
     #[error("a constraint has at most {MAX_PARTS} parts, nested at most {MAX_DEPTH} deep")]

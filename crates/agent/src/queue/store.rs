@@ -308,4 +308,25 @@ mod tests {
         drop(store);
         assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(2), entry(4)]);
     }
+
+    #[test]
+    fn a_full_disk_takes_nothing_and_spoils_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap().store;
+        store.append(&[entry(1)]).unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let file = std::mem::replace(&mut store.file, full);
+        let error = store.append(&[entry(2)]).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Append { source, .. }
+            if source.kind() == io::ErrorKind::StorageFull),
+            "{error:?}"
+        );
+        // Half a line of it may be there.
+        (&file).write_all(b"630282ed {\"ti").unwrap();
+        store.file = file;
+        store.append(&[entry(3)]).unwrap();
+        drop(store);
+        assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(1), entry(3)]);
+    }
 }

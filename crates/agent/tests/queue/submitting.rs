@@ -85,7 +85,9 @@ fn what_cannot_be_taken_is_refused_with_the_flag_and_the_way_out() {
         (&["--dependency", "later", "true"], 2, "`later` is no dependency"),
         (&["--queue", "fast", "true"], 1, "there is no queue `fast`; there are default"),
         (&["--option", "mpi=pmi9", "true"], 2, "mpi is one of auto"),
-        (&[], 2, "<CMD>"),
+        (&["--requires", "worker &", "true"], 2, "`worker &` is not a constraint"),
+        (&["--requires", "fast", "true"], 1, "the nodes that its constraints leave"),
+        (&[], 2, "give the command after the options"),
     ] {
         let output = run(&pods, 1, &[&["submit"], words].concat());
         assert_eq!(code(&output), wanted, "{words:?}: {}", stderr(&output));
@@ -178,4 +180,20 @@ fn a_simulated_job_takes_its_time_and_starts_nothing() {
         &["submit", "--bcc", "1-2000", "--option", "simulate=0", "--wait", "-Q", "x"],
     );
     assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn constraints_choose_the_nodes() {
+    let pods = cluster(3);
+    for (which, expected) in [
+        ("worker", "1"),
+        ("-worker", "0"),
+        ("rank:2", "2"),
+        ("host:t-worker-0-[0-1] & -rank:1", "2"),
+        ("launcher | rank:9", "0"),
+    ] {
+        let id = submit(&pods, 1, &["--requires", which, "true"]);
+        assert_eq!(ended(&pods, id), 0);
+        assert_eq!(job(&pods, id)["ranks"], expected, "{which}");
+    }
 }

@@ -526,3 +526,47 @@ fn a_job_that_is_cancelled_while_it_would_begin_again_does_not() {
     scene.end(id, 143);
     assert_eq!(scene.standing(id), Some(Standing::Cancelled));
 }
+
+#[test]
+fn jobs_that_could_not_be_made_durable_leave_nothing_behind() {
+    let mut scene = scene_with(Settings::default(), &[4]);
+    let kept = scene.submit(job());
+    scene.queue.schedule(scene.now);
+    let gone = scene.submit_copies(sized(2, 10), &Copies::Many(2));
+    scene.queue.schedule(scene.now);
+    scene.queue.retract(&[JobId(gone), JobId(gone + 1)].into());
+    let (entries, effects) = scene.queue.take();
+    assert!(entries.iter().all(|entry| entry.job == Some(JobId(kept))), "{entries:?}");
+    assert_eq!(effects, [Effect::Launch(JobId(kept))]);
+    assert_eq!(scene.queue.jobs().count(), 1);
+    // Their cores are free, and their numbers are not given again in this life.
+    let next = scene.submit(sized(3, 10));
+    assert_eq!(next, gone + 2);
+    assert_eq!(scene.turn(), [next]);
+}
+
+#[test]
+fn copies_share_one_specification_in_the_log_and_after_it() {
+    let mut scene = scene();
+    let numbers = "7-9".parse().unwrap();
+    let spec = Jobspec::command("case-{cc}", &["run", "{cc}", "{{id}}"]);
+    let first = scene.submit_copies(spec, &Copies::Each { numbers });
+    scene.turn();
+    let whole = scene.log.iter().filter(|entry| matches!(entry.event, Event::Submit(_))).count();
+    assert_eq!(whole, 1);
+    scene.queue.cancel(scene.now, JobId(first), "").unwrap();
+    scene.end(first, 0);
+    scene.turn();
+    scene.queue.purge(scene.now, Time::NEVER, usize::MAX);
+    scene.turn();
+    for log in [scene.log.clone(), scene.queue.compacted(scene.now)] {
+        let replayed = Queue::replay(Settings::default(), log, []).unwrap();
+        assert_eq!(replayed.set_aside, []);
+        let names: Vec<String> = replayed.queue.jobs().map(|job| job.name().into_owned()).collect();
+        assert_eq!(names, ["case-8", "case-9"]);
+        let mut specs = replayed.queue.jobs().map(|job| &job.submission.spec);
+        assert!(std::sync::Arc::ptr_eq(specs.next().unwrap(), specs.next().unwrap()));
+        let job = replayed.queue.job(JobId(first + 1)).unwrap();
+        assert_eq!(job.filled("{cc} {{id}} {{name}} {x}"), format!("8 {} case-8 {{x}}", job.id));
+    }
+}

@@ -9,7 +9,7 @@ use crate::queue::client::{self, Own, Submissions};
 use crate::queue::protocol::{Copies, JobFacts, Question, Submit, Submitted, Taken, Then};
 use clap::Args;
 use quorate_contract::exit;
-use quorate_queue::{Jobspec, Program, Request, Streams};
+use quorate_queue::{Constraint, Jobspec, Program, Request, Streams};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::BufRead;
@@ -61,6 +61,9 @@ pub struct SubmitArgs {
     /// A word of your own about it; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     label: Vec<(String, String)>,
+    /// Only on nodes with these properties: fast, -slow, 'a | b', host:worker-0-[0-3], rank:1-3
+    #[arg(long, value_name = "WHICH", allow_hyphen_values = true, value_parser = constraint)]
+    requires: Option<Constraint>,
     /// The queue
     #[arg(short = 'q', long, value_name = "NAME")]
     queue: Option<String>,
@@ -297,6 +300,7 @@ impl SubmitArgs {
                 append: self.append,
                 label: self.label_io,
             },
+            constraint: self.requires.clone(),
             urgency: self.urgency,
             queue: self.queue.clone(),
             dependencies: depends.on,
@@ -389,6 +393,10 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+fn constraint(text: &str) -> Result<Constraint, String> {
+    text.parse().map_err(|error: quorate_queue::ConstraintError| error.to_string())
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
