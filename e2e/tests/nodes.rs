@@ -1,8 +1,8 @@
 //! Lost pods and lost nodes on a real Kubernetes: what each way of losing a worker leads to, a node whose
 //! link is cut and comes back, clusters that grow, shrink, end by the clock and are deleted midway.
 //!
-//! All tests of this file share one cluster. Two nodes (`quiet`) are for tests that harm no node; on the
-//! other three (`rough`) runs the one test that cuts a link.
+//! All tests of this file share one cluster. Two nodes (`quiet`) are for tests that harm no node; on three
+//! others (`rough`) runs the one test that cuts a link, and two (`pair`) are cut at once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 #![allow(clippy::print_stdout, reason = "how long recovery takes is worth a line")]
 
@@ -12,6 +12,8 @@ mod cut;
 mod lifetime;
 #[path = "nodes/losses.rs"]
 mod losses;
+#[path = "nodes/pair.rs"]
+mod pair;
 #[path = "nodes/resize.rs"]
 mod resize;
 
@@ -26,9 +28,10 @@ const CUT: Node = Node(5);
 
 /// The cluster ends with this process.
 static LAB: LazyLock<Lab> = LazyLock::new(|| {
-    let lab = Lab::bare(Shape { name: "e2e-nodes".into(), nodes: 5, ..Shape::default() });
+    let lab = Lab::bare(Shape { name: "e2e-nodes".into(), nodes: 7, ..Shape::default() });
     lab.kubectl(&["label", "nodes", "n1", "n2", "kind=quiet"]).unwrap();
     lab.kubectl(&["label", "nodes", "n3", "n4", "n5", "kind=rough"]).unwrap();
+    lab.kubectl(&["label", "nodes", "n6", "n7", "kind=pair"]).unwrap();
     // The controller stays out of it: what it does when its own node is lost is another question.
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/quorate");
     let (chart, node) = (chart.to_str().unwrap(), "nodeSelector.kind=quiet");

@@ -3,6 +3,7 @@
 
 use crate::{CUT, LAB, delete, pod, pods, summary, template, text, uid};
 use quorate_e2e::NAMESPACE;
+use quorate_testbed::Node;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::thread;
@@ -35,30 +36,32 @@ fn start(cluster: &str, launcher: &str, workers: &str, more: &str) {
     );
 }
 
-fn nodes(cluster: &str) -> Vec<(String, String)> {
+/// The living pods of a cluster with the node of each.
+pub(crate) fn nodes(cluster: &str) -> Vec<(String, String)> {
     let node = |pod: &Value| text(&pod["spec"]["nodeName"]).to_owned();
     pods(cluster).iter().map(|(name, pod)| (name.clone(), node(pod))).collect()
 }
 
-/// UIDs of pods whose processes run on the cut node.
-fn running_there() -> BTreeSet<String> {
+/// UIDs of pods whose processes run on a node.
+pub(crate) fn running_on(node: Node) -> BTreeSet<String> {
     let script = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | \
                   sed -n 's/^QUORATE_POD_UID=//p' | sort -u";
-    let mut command = LAB.cluster.exec(Some(CUT)).unwrap();
+    let mut command = LAB.cluster.exec(Some(node)).unwrap();
     let output = command.args(["sh", "-c", script]).output().unwrap();
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
 /// Attempt, restarts that may have counted at the most, and state.
-type Wanted = (i64, i64, &'static str);
+pub(crate) type Wanted = (i64, i64, &'static str);
 
-fn is(object: &Value, wanted: Wanted) -> bool {
+/// Whether a cluster is so.
+pub(crate) fn is(object: &Value, wanted: Wanted) -> bool {
     let (attempt, restarts, state) = summary(object);
     attempt == wanted.0 && restarts <= wanted.1 && state == wanted.2
 }
 
 /// Waits for a state of a cluster and tells when it came.
-fn reached(cluster: &str, cut: Instant, wanted: Wanted) -> Duration {
+pub(crate) fn reached(cluster: &str, cut: Instant, wanted: Wanted) -> Duration {
     LAB.until(cluster, &format!("{wanted:?}"), |object| is(object, wanted));
     let took = cut.elapsed();
     println!("{cluster}: {wanted:?} {:.1} s after the cut", took.as_secs_f64());
@@ -96,7 +99,7 @@ fn a_cluster_goes_on_elsewhere_after_a_node_was_cut_off_and_nothing_is_left_when
         assert!(placed.contains(&(there.to_owned(), lost.clone())), "{cluster}: {placed:?}");
     }
     let queue = ["launcher-0-0"].map(|short| uid(&pod("cut-queue", short)).to_owned());
-    let orphans = running_there();
+    let orphans = running_on(CUT);
     assert!(orphans.len() >= 9, "{orphans:?}");
 
     LAB.cluster.cut_node(CUT).unwrap();
@@ -129,7 +132,7 @@ fn a_cluster_goes_on_elsewhere_after_a_node_was_cut_off_and_nothing_is_left_when
             println!("cut-queue: whole {:.1} s after the cut", cut.elapsed().as_secs_f64());
         });
     });
-    assert!(orphans.is_disjoint(&running_there()), "orphans have left by themselves");
+    assert!(orphans.is_disjoint(&running_on(CUT)), "orphans have left by themselves");
     for cluster in ["cut-program", "cut-launcher", "cut-queue"] {
         LAB.eventually(
             "three pods, none of them on the lost node",
@@ -170,7 +173,7 @@ fn a_cluster_goes_on_elsewhere_after_a_node_was_cut_off_and_nothing_is_left_when
         .map(|(_, pod)| uid(&pod).to_owned())
         .collect();
     assert_eq!(before, after);
-    assert!(orphans.is_disjoint(&running_there()));
+    assert!(orphans.is_disjoint(&running_on(CUT)));
     for (cluster, wanted) in [
         ("cut-program", (1, 1, "Running")),
         ("cut-launcher", (1, 0, "Running")),
