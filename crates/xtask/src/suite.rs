@@ -1,5 +1,5 @@
-//! The workspace's own tests: built once, grouped into tiers, run one program at a time, counted
-//! from what libtest prints.
+//! The workspace's own tests: built once, grouped into tiers, run one program at a time (those on a
+//! Kubernetes two at a time), counted from what libtest prints.
 
 use crate::tally::{Clock, Tally};
 use crate::{exec, kube, workspace};
@@ -8,10 +8,17 @@ use clap::ValueEnum;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// A test program that runs longer is killed and counts as failed.
 const LIMIT: Duration = Duration::from_mins(15);
+/// Test programs that share the machine, each with a Kubernetes of its own.
+const SIDE_BY_SIDE: usize = 2;
+/// Tests that share a Kubernetes. They wait for it most of the time, so it is not the machine's CPUs that
+/// limit them.
+const TESTS_OF_A_CLUSTER: &str = "6";
 
 /// Tests by what they need, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -105,13 +112,22 @@ impl Suite {
     /// Runs the programs of `tier`; what a failed one printed is shown whole.
     pub(crate) fn run(&self, tier: Tier, clock: Clock) -> Result<Tally> {
         let mut total = Tally::default();
-        // Otherwise each test program would ask cargo for it.
-        let testbed = if tier == Tier::Kube { Some(kube::program()?) } else { None };
-        for program in self.programs.iter().filter(|program| program.tier == tier) {
-            let mut command = Command::new(&program.executable);
-            command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-            command.envs(testbed.iter().map(|path| ("QUORATE_TESTBED_PROGRAM", path)));
-            total.add(counted(&program.name, &mut command, clock)?);
+        let programs = self.programs.iter().filter(|program| program.tier == tier);
+        if tier == Tier::Kube {
+            // Otherwise each test program would ask cargo for it.
+            let testbed = kube::program()?;
+            let (shared, alone): (Vec<_>, Vec<_>) =
+                programs.partition(|program| program.shares_the_machine());
+            // What starts many clusters by itself, and looks for what they leave, has the machine alone.
+            total.add(abreast(&alone, 1, |program| program.run(&[], &testbed, clock))?);
+            let threads = [("RUST_TEST_THREADS", TESTS_OF_A_CLUSTER)];
+            total.add(abreast(&shared, SIDE_BY_SIDE, |program| {
+                program.run(&threads, &testbed, clock)
+            })?);
+            return Ok(total);
+        }
+        for program in programs {
+            total.add(counted(&program.name, &mut program.command(), clock)?);
         }
         if tier == Tier::Unit {
             let mut docs = workspace::cargo();
@@ -120,6 +136,49 @@ impl Suite {
         }
         Ok(total)
     }
+}
+
+impl Program {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+
+    /// Whether its tests share one Kubernetes, and it may share the machine with others.
+    fn shares_the_machine(&self) -> bool {
+        self.name.starts_with("e2e/")
+    }
+
+    fn run(&self, variables: &[(&str, &str)], testbed: &Path, clock: Clock) -> Result<Tally> {
+        let mut command = self.command();
+        command.envs(variables.iter().copied()).env("QUORATE_TESTBED_PROGRAM", testbed);
+        counted(&self.name, &mut command, clock)
+    }
+}
+
+/// Runs all programs, a few at the same time, and adds up what came of them.
+fn abreast(
+    programs: &[&Program],
+    lanes: usize,
+    run: impl Fn(&Program) -> Result<Tally> + Sync,
+) -> Result<Tally> {
+    let next = AtomicUsize::new(0);
+    let lane = || -> Result<Tally> {
+        let mut total = Tally::default();
+        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            total.add(run(program)?);
+        }
+        Ok(total)
+    };
+    thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+        let mut total = Tally::default();
+        for lane in lanes {
+            total.add(lane.join().expect("a lane does not panic, its programs do")?);
+        }
+        Ok(total)
+    })
 }
 
 /// Runs a program that prints as libtest does and counts its cases.
@@ -188,6 +247,25 @@ mod tests {
         assert_eq!(tier_of("api", "test"), Tier::Unit);
         assert_eq!(tier_of("e2e", "test"), Tier::Kube);
         assert_eq!(tier_of("testbed", "lib"), Tier::Unit);
+    }
+
+    #[test]
+    fn every_program_is_run_once_and_counted_however_many_lanes_there_are() {
+        let program = |number: usize| Program {
+            name: format!("e2e/{number}"),
+            tier: Tier::Kube,
+            executable: PathBuf::new(),
+            folder: PathBuf::new(),
+        };
+        let programs: Vec<Program> = (0..7).map(program).collect();
+        let programs: Vec<&Program> = programs.iter().collect();
+        for lanes in [1, 2, 9] {
+            let run = |_: &Program| Ok(Tally { passed: 2, ..Tally::default() });
+            let total = abreast(&programs, lanes, run).unwrap();
+            assert_eq!(total, Tally { passed: 14, ..Tally::default() }, "{lanes} lanes");
+        }
+        let failing = |_: &Program| bail!("it does not start");
+        assert!(abreast(&programs, 2, failing).is_err());
     }
 
     #[test]
