@@ -51,6 +51,18 @@ pub enum ApiError {
     },
 }
 
+impl ApiError {
+    /// Whether it may go by itself: there was no answer in time, or the server has too much to do or has
+    /// yet to come to what was asked.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused { status, .. } => *status == 429 || *status >= 500,
+            Self::Authority(_) | Self::Kubeconfig { .. } => false,
+        }
+    }
+}
+
 /// The client.
 #[derive(Clone, Debug)]
 pub struct Api {
@@ -204,5 +216,24 @@ impl Prober {
     /// Whether `url` answers 200 now.
     pub fn healthy(&self, url: &str) -> bool {
         self.agent.get(url).call().is_ok_and(|response| response.status() == 200)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_server_passes_and_a_refusal_does_not() {
+        let refused =
+            |status| ApiError::Refused { url: String::new(), status, message: String::new() };
+        for (status, passes) in [(429, true), (500, true), (504, true), (403, false), (422, false)]
+        {
+            assert_eq!(refused(status).passes(), passes, "{status}");
+        }
+        // What a connection that nobody accepts, or no answer in time, comes to.
+        let timeout = ureq::Error::Timeout(ureq::Timeout::Global);
+        let silent = ApiError::Unreachable { url: String::new(), source: Box::new(timeout) };
+        assert!(silent.passes());
     }
 }

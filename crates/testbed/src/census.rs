@@ -59,10 +59,17 @@ impl Settings {
 }
 
 /// What a cluster consists of, as the machine sees it.
+///
+/// The kernel gives the numbers of processes and of namespaces away again, soon on a machine that runs
+/// local clusters beside this one: when a process began tells whose it is.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
-    processes: BTreeSet<u32>,
+    /// By number, with when each began, in ticks since the machine did.
+    processes: BTreeMap<u32, u64>,
     namespaces: BTreeSet<String>,
+    /// When the youngest process of the machine began. Whatever began later is none of the cluster's: its
+    /// own die with its PID namespace, and what outlived that would be in its control groups.
+    taken: u64,
     before: Settings,
     port: Option<u16>,
 }
@@ -75,7 +82,10 @@ impl Census {
         let processes = guard.map(descendants).unwrap_or_default();
         let all = processes.iter().flat_map(|pid| namespaces(*pid));
         let namespaces = all.filter(|namespace| !own.contains(namespace)).collect();
-        Self { processes, namespaces, before, port }
+        let began = |pid: u32| Some((pid, stat(pid)?.began));
+        let processes = processes.into_iter().filter_map(began).collect();
+        let taken = self::processes().filter_map(|pid| Some(stat(pid)?.began)).max();
+        Self { processes, namespaces, taken: taken.unwrap_or_default(), before, port }
     }
 
     /// How much there is: processes and namespaces.
@@ -87,9 +97,11 @@ impl Census {
     pub fn left(&self, folder: &Folder) -> Vec<String> {
         let mut left = Vec::new();
         for pid in processes() {
-            if self.processes.contains(&pid) && alive(pid) {
+            let Some(now) = stat(pid) else { continue };
+            let inside = |namespace: &String| self.namespaces.contains(namespace);
+            if self.processes.get(&pid) == Some(&now.began) && now.alive() {
                 left.push(format!("process {pid} ({})", command(pid)));
-            } else if namespaces(pid).iter().any(|namespace| self.namespaces.contains(namespace)) {
+            } else if now.began <= self.taken && namespaces(pid).iter().any(inside) {
                 left.push(format!(
                     "process {pid} ({}) in a namespace of the cluster",
                     command(pid)
@@ -129,19 +141,38 @@ fn namespaces(pid: u32) -> Vec<String> {
     KINDS.iter().filter_map(link).map(|link| link.display().to_string()).collect()
 }
 
-/// State and parent of a process (proc(5), `/proc/PID/stat`).
-fn stat(pid: u32) -> Option<(char, u32)> {
+/// What `/proc/PID/stat` says of a process (proc(5)).
+struct Stat {
+    state: char,
+    parent: u32,
+    /// When it began, in ticks since the machine did.
+    began: u64,
+}
+
+impl Stat {
+    fn alive(&self) -> bool {
+        self.state != 'Z' && self.state != 'X'
+    }
+}
+
+fn stat(pid: u32) -> Option<Stat> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command's name may hold blanks and brackets; the last bracket ends it.
     let (_, rest) = stat.rsplit_once(')')?;
-    let mut words = rest.split_whitespace();
-    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+    // The third field is the first of these, the beginning is the 22nd.
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let number = |at: usize| words.get(at);
+    Some(Stat {
+        state: number(0)?.chars().next()?,
+        parent: number(1)?.parse().ok()?,
+        began: number(19)?.parse().ok()?,
+    })
 }
 
 /// Whether a process runs. One that has ended stays visible until its parent, or the machine's
 /// init, takes notice.
 pub fn alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+    stat(pid).is_some_and(|stat| stat.alive())
 }
 
 /// The arguments of a process, joined by blanks.
@@ -153,7 +184,7 @@ pub fn command(pid: u32) -> String {
 /// A process and everything below it.
 fn descendants(root: u32) -> BTreeSet<u32> {
     let parents: Vec<(u32, u32)> =
-        processes().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
+        processes().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
     let mut found = BTreeSet::from([root]);
     let mut todo = vec![root];
     while let Some(parent) = todo.pop() {
@@ -203,6 +234,27 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(census.left(&folder).is_empty());
+    }
+
+    #[test]
+    fn a_stranger_that_got_the_number_of_a_process_or_of_a_namespace_is_not_taken_for_the_cluster_s()
+     {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let census = Census::take(Some(child.id()), Settings::read(), None);
+        let folder = Folder::new("census-stranger");
+        let number = fs::read_link(format!("/proc/{}/ns/net", child.id())).unwrap();
+        let inside = Census { namespaces: [number.display().to_string()].into(), ..census.clone() };
+        let about = format!("process {} (sleep 600)", child.id());
+        assert!(inside.left(&folder).contains(&about));
+        // As if the census had been of one that began, and ended, before this one.
+        let taken = census.taken;
+        let earlier = census.processes.keys().map(|pid| (*pid, 0)).collect();
+        let before = Census { processes: earlier, taken: 0, ..inside };
+        assert_eq!(before.left(&folder), Vec::<String>::new());
+        let in_time = Census { taken, ..before };
+        assert!(in_time.left(&folder).contains(&format!("{about} in a namespace of the cluster")));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::keeper::Event;
 use crate::layout::{Folder, Node, Shape, ShapeError, clusters_dir};
 use crate::plan::{Plan, PlanError};
 use crate::tools;
+use crate::watches;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -44,6 +45,9 @@ pub enum ClusterError {
     /// Programs of the distribution are missing.
     #[error(transparent)]
     Tools(#[from] tools::Missing),
+    /// The machine has no room for its file watchers.
+    #[error(transparent)]
+    Watches(#[from] watches::NoRoom),
     /// A file could not be used.
     #[error("cannot {doing} {}", path.display())]
     File {
@@ -89,6 +93,7 @@ pub fn up(shape: Shape, say: &mut dyn FnMut(&str)) -> Result<Folder, ClusterErro
     }
     if shape.nodes > 0 {
         tools::check()?;
+        watches::check(usize::from(shape.nodes))?;
     }
     let folder = Folder::new(&shape.name);
     let plan = Plan::new(shape, say)?;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A component that is not ready by then will not be.
-const START_LIMIT: Duration = Duration::from_mins(1);
+const START_LIMIT: Duration = Duration::from_mins(2);
 /// How many lines of a log go into an error.
 const TAIL: usize = 12;
 

@@ -122,6 +122,14 @@ pub enum KeeperError {
 }
 
 impl KeeperError {
+    /// Whether it may go by itself.
+    fn passes(&self) -> bool {
+        match self {
+            Self::Api(error) | Self::Addon(AddonError::Api { source: error, .. }) => error.passes(),
+            _ => false,
+        }
+    }
+
     /// It and its causes, joined by colons.
     fn chain(&self) -> String {
         let mut text = self.to_string();

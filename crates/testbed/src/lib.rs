@@ -30,6 +30,7 @@ pub mod pause;
 pub mod pki;
 pub mod plan;
 pub mod tools;
+pub mod watches;
 
 pub use cluster::{Cluster, ClusterError};
 pub use layout::{Node, Shape};

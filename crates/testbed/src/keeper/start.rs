@@ -11,8 +11,9 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long nodes and API groups may take to appear.
-const LIMIT: Duration = Duration::from_mins(1);
+/// How long nodes and API groups may take to appear, and how long a server that has too much to do is
+/// asked again.
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// Starts everything and returns when the cluster can be used. `authority` is the certificate that
 /// signs all others (PEM).
@@ -43,7 +44,8 @@ pub(super) fn run(keeper: &'static Keeper, authority: &str) -> Result<(), Keeper
         });
         for (addon, output) in &keeper.plan.addons {
             scope.spawn(move || {
-                must(addon.install(&keeper.api, output).map_err(KeeperError::from));
+                // What it has made already is left as it is, so that it can be done again.
+                must(persistently(|| Ok(addon.install(&keeper.api, output)?)));
                 must(addon_served(keeper, *addon));
                 if let Some(recipe) = addon.recipe(&keeper.folder, output) {
                     start(recipe.name);
@@ -63,7 +65,7 @@ pub(super) fn run(keeper: &'static Keeper, authority: &str) -> Result<(), Keeper
         if keeper.plan.shape.fake_nodes > 0 {
             scope.spawn(move || {
                 let count = keeper.plan.shape.fake_nodes;
-                must(kwok::create_nodes(&keeper.api, count).map_err(KeeperError::from));
+                must(persistently(|| Ok(kwok::create_nodes(&keeper.api, count)?)));
                 start("kwok");
             });
         }
@@ -93,14 +95,15 @@ fn proxy_role(keeper: &Keeper) -> Result<(), KeeperError> {
             "name": "system:kube-proxy",
         }],
     });
-    Ok(keeper.api.create(path, &binding)?)
+    persistently(|| Ok(keeper.api.create(path, &binding)?))
 }
 
 /// Installs the CRD and waits until its objects can be used.
 fn jobset_crd(keeper: &Keeper) -> Result<(), KeeperError> {
     let path = keeper.plan.core.join("share/jobset-crd.yaml");
     let yaml = fs::read(&path).map_err(file("read", &path))?;
-    keeper.api.create_yaml("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &yaml)?;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    persistently(|| Ok(keeper.api.create_yaml(definitions, &yaml)?))?;
     until("JobSets are not served", || {
         Ok(keeper.api.get("/apis/jobset.x-k8s.io/v1alpha2/jobsets?limit=1").is_ok())
     })
@@ -136,7 +139,8 @@ fn create_webhooks(
     objects: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Result<(), KeeperError> {
     for (plural, object) in objects {
-        keeper.api.create(&format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &object)?;
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
+        persistently(|| Ok(keeper.api.create(&path, &object)?))?;
     }
     Ok(())
 }
@@ -158,16 +162,70 @@ pub(super) fn readiness(node: &Value) -> Option<&str> {
     conditions.iter().find(|condition| condition["type"] == "Ready")?["status"].as_str()
 }
 
+/// Waits; an API that is too busy to say is asked again.
 fn until(
     what: &str,
     mut reached: impl FnMut() -> Result<bool, KeeperError>,
 ) -> Result<(), KeeperError> {
     let deadline = Instant::now() + LIMIT;
-    while !reached()? {
-        if Instant::now() > deadline {
-            return Err(KeeperError::Late { what: what.into(), seconds: LIMIT.as_secs() });
+    loop {
+        match reached() {
+            Ok(true) => return Ok(()),
+            Err(error) if !error.passes() || Instant::now() > deadline => return Err(error),
+            Ok(false) if Instant::now() > deadline => {
+                return Err(KeeperError::Late { what: what.into(), seconds: LIMIT.as_secs() });
+            }
+            Ok(false) | Err(_) => thread::sleep(Duration::from_millis(50)),
         }
-        thread::sleep(Duration::from_millis(50));
     }
-    Ok(())
+}
+
+/// Does something again for as long as the API is too busy for it. It must be something that can be done
+/// twice.
+fn persistently(mut act: impl FnMut() -> Result<(), KeeperError>) -> Result<(), KeeperError> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match act() {
+            Err(error) if error.passes() && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(200));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ApiError;
+
+    fn answer(status: u16) -> KeeperError {
+        let (url, message) = ("https://server/x".into(), "etcdserver: request timed out".into());
+        KeeperError::Api(ApiError::Refused { url, status, message })
+    }
+
+    #[test]
+    fn a_server_that_is_too_busy_is_asked_again_and_one_that_refuses_is_not() {
+        let mut tries = 0;
+        let outcome = persistently(|| {
+            tries += 1;
+            if tries < 3 { Err(answer(504)) } else { Ok(()) }
+        });
+        assert!(outcome.is_ok());
+        assert_eq!(tries, 3);
+        let mut tries = 0;
+        let refused = persistently(|| {
+            tries += 1;
+            Err(answer(403))
+        });
+        assert!(refused.unwrap_err().to_string().contains("answers 403"));
+        assert_eq!(tries, 1);
+        let mut tries = 0;
+        let seen = until("it is not there", || {
+            tries += 1;
+            if tries < 3 { Err(answer(500)) } else { Ok(true) }
+        });
+        assert!(seen.is_ok());
+        assert_eq!(tries, 3);
+    }
 }
