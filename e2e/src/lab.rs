@@ -1,11 +1,13 @@
 //! A cluster with Quorate in it, and the questions that tests ask it through kubectl.
 
+use crate::reader::{Reader, kind_of};
 use quorate_testbed::images::{self, Binaries};
 use quorate_testbed::{Cluster, Shape, build};
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Where the tests' MiniClusters are.
@@ -19,6 +21,13 @@ const LIMIT: Duration = Duration::from_mins(4);
 pub struct Lab {
     /// The Kubernetes.
     pub cluster: Cluster,
+    reader: OnceLock<Reader>,
+}
+
+impl From<Cluster> for Lab {
+    fn from(cluster: Cluster) -> Self {
+        Self { cluster, reader: OnceLock::new() }
+    }
 }
 
 impl Lab {
@@ -42,7 +51,7 @@ impl Lab {
         let mut say = |line: &str| eprintln!("{line}");
         let archives = images::build(&images::ALL, &Binaries::default(), &mut say).unwrap();
         let cluster = Cluster::up(Shape { images: archives, ..shape }).unwrap();
-        Self { cluster }
+        cluster.into()
     }
 
     /// Waits until all replicas of the controller are there and ready.
@@ -97,6 +106,9 @@ impl Lab {
 
     /// An object as it is now, or `None`.
     pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        if let Some(kind) = kind_of(kind) {
+            return self.reader().get(&kind, NAMESPACE, name);
+        }
         let text = self
             .kubectl(&["-n", NAMESPACE, "get", kind, name, "--ignore-not-found", "-o", "json"])
             .unwrap();
@@ -105,18 +117,28 @@ impl Lab {
 
     /// All objects of a kind in a namespace.
     pub fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
-        let text = self.kubectl(&["-n", namespace, "get", kind, "-o", "json"]).unwrap();
-        let list: Value = serde_json::from_str(&text).unwrap();
-        list["items"].as_array().unwrap().clone()
+        if let Some(kind) = kind_of(kind) {
+            return self.reader().list(&kind, namespace, None);
+        }
+        self.listed(&["-n", namespace, "get", kind, "-o", "json"])
     }
 
     /// All objects of a kind with the labels of a MiniCluster.
     pub fn of(&self, kind: &str, cluster: &str) -> Vec<Value> {
         let selector = format!("{}={cluster}", quorate_plan::labels::CLUSTER);
-        let text =
-            self.kubectl(&["-n", NAMESPACE, "get", kind, "-l", &selector, "-o", "json"]).unwrap();
-        let list: Value = serde_json::from_str(&text).unwrap();
+        if let Some(kind) = kind_of(kind) {
+            return self.reader().list(&kind, NAMESPACE, Some(&selector));
+        }
+        self.listed(&["-n", NAMESPACE, "get", kind, "-l", &selector, "-o", "json"])
+    }
+
+    fn listed(&self, arguments: &[&str]) -> Vec<Value> {
+        let list: Value = serde_json::from_str(&self.kubectl(arguments).unwrap()).unwrap();
         list["items"].as_array().unwrap().clone()
+    }
+
+    fn reader(&self) -> &Reader {
+        self.reader.get_or_init(|| Reader::new(self))
     }
 
     /// Waits until a MiniCluster is as wanted; shows it, its pods and events if it never is.

@@ -16,6 +16,7 @@ mod lab;
 pub mod ledger;
 mod namespace;
 pub mod proxy;
+mod reader;
 
 pub use cli::{Said, program, quorate};
 pub use controller::Controller;

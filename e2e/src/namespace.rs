@@ -1,14 +1,8 @@
 //! A namespace of one test, and the questions that it asks of what is in there.
-//!
-//! What is asked again and again goes to the API directly: a kubectl for each question of many tests
-//! would take more of the machine than what they test.
 
 use crate::lab::{Lab, eventually};
-use crate::proxy::RUNTIME;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::discovery::ApiResource;
-use kube::core::{DynamicObject, GroupVersionKind};
-use kube::{Api, Client, Config};
+use crate::reader::{Reader, kind_of};
+use kube::core::GroupVersionKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -23,26 +17,11 @@ pub struct Namespace<'lab> {
     pub lab: &'lab Lab,
     /// Its name.
     pub name: String,
-    client: Client,
+    reader: Reader,
 }
 
-/// Group, version and kind of what tests call by its resource, in the plural or not, or by its kind.
-fn kind_of(name: &str) -> GroupVersionKind {
-    let name = name.to_ascii_lowercase();
-    let (group, version, kind) = match name.strip_suffix('s').unwrap_or(&name) {
-        "minicluster" => ("quorate.dev", "v1alpha1", "MiniCluster"),
-        "jobset" => ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
-        "job" => ("batch", "v1", "Job"),
-        "pod" => ("", "v1", "Pod"),
-        "secret" => ("", "v1", "Secret"),
-        "configmap" => ("", "v1", "ConfigMap"),
-        "service" => ("", "v1", "Service"),
-        "event" => ("", "v1", "Event"),
-        "networkpolicie" | "networkpolicy" => ("networking.k8s.io", "v1", "NetworkPolicy"),
-        "lease" => ("coordination.k8s.io", "v1", "Lease"),
-        other => panic!("no kind {other}"),
-    };
-    GroupVersionKind::gvk(group, version, kind)
+fn known(kind: &str) -> GroupVersionKind {
+    kind_of(kind).unwrap_or_else(|| panic!("no kind {kind}"))
 }
 
 impl<'lab> Namespace<'lab> {
@@ -54,17 +33,7 @@ impl<'lab> Namespace<'lab> {
 
     /// One that is there.
     pub fn existing(lab: &'lab Lab, name: &str) -> Self {
-        let kubeconfig = Kubeconfig::read_from(lab.cluster.kubeconfig()).unwrap();
-        let client = RUNTIME.block_on(async {
-            let options = KubeConfigOptions::default();
-            Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap())
-        });
-        Self { lab, name: name.to_owned(), client: client.unwrap() }
-    }
-
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let resource = ApiResource::from_gvk(&kind_of(kind));
-        Api::namespaced_with(self.client.clone(), &self.name, &resource)
+        Self { lab, name: name.to_owned(), reader: Reader::new(lab) }
     }
 
     /// Runs kubectl in it; answers its output, or its error.
@@ -92,15 +61,12 @@ impl<'lab> Namespace<'lab> {
 
     /// An object as it is now, or `None`.
     pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        let object = RUNTIME.block_on(self.api(kind).get_opt(name)).unwrap();
-        object.map(|object| serde_json::to_value(object).unwrap())
+        self.reader.get(&known(kind), &self.name, name)
     }
 
     /// All objects of a kind.
     pub fn all(&self, kind: &str) -> Vec<Value> {
-        let list =
-            RUNTIME.block_on(self.api(kind).list(&kube::api::ListParams::default())).unwrap();
-        list.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
+        self.reader.list(&known(kind), &self.name, None)
     }
 
     /// Every object in it as `kind/name`, without events and what Kubernetes puts everywhere.

@@ -1,5 +1,5 @@
 //! The workspace's own tests: built once, grouped into tiers, run one program at a time (those on a
-//! Kubernetes two at a time), counted from what libtest prints.
+//! Kubernetes as many as the machine bears), counted from what libtest prints.
 
 use crate::tally::{Clock, Tally};
 use crate::{exec, kube, workspace};
@@ -15,10 +15,10 @@ use std::time::Duration;
 /// A test program that runs longer is killed and counts as failed.
 const LIMIT: Duration = Duration::from_mins(15);
 /// Test programs that share the machine, each with a Kubernetes of its own.
-const SIDE_BY_SIDE: usize = 2;
+const SIDE_BY_SIDE: usize = 1;
 /// Tests that share a Kubernetes. They wait for it most of the time, so it is not the machine's CPUs that
 /// limit them.
-const TESTS_OF_A_CLUSTER: &str = "6";
+const TESTS_OF_A_CLUSTER: &str = "4";
 
 /// Tests by what they need, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

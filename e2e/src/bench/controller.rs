@@ -104,7 +104,7 @@ fn tell(round: &Round, peer: Option<&str>) {
 fn ours(count: usize, idle: Option<Duration>, logs: Option<&Path>) -> Result<Round> {
     say(format!("== {count} MiniClusters"));
     let contestant = contestant::miniclusters();
-    let lab = Lab { cluster: start(&contestant, count, logs)? };
+    let lab = Lab::from(start(&contestant, count, logs)?);
     let operator = Operator::start(&lab)?;
     let folder = lab.cluster.folder();
     let clusters = Watch::start(folder, &contestant.parents, Depth::Status)?;
