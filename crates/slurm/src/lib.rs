@@ -5,6 +5,11 @@
 //! It reads no file, asks no queue, knows no clock and no user: the agent, started under one of
 //! these names, brings facts and carries out what comes back. Formats are those of Slurm 22.05
 //! (Debian 12) and its manual pages; docs/slurm.md says what differs.
+//!
+//! For a job: [`options::parse`] reads the words, [`script::options`] the directives,
+//! [`options::Settings::merge`] joins them with variables, [`options::wanted`] makes the specification;
+//! [`message`] has what is said then. For a question: [`facts::queue::cluster`] fills the facts, and
+//! [`squeue()`], [`sinfo()`], [`sacct()`], [`scancel()`] and [`scontrol()`] answer or say what to do.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -18,6 +23,7 @@ pub mod environment;
 pub mod facts;
 mod flags;
 mod json;
+pub mod message;
 pub mod options;
 mod sacct;
 pub mod scancel;

@@ -84,6 +84,7 @@ proptest! {
             environment: &environment,
             directory: "/",
             host: "n",
+            user: "ada",
             submit_line: "",
         };
         match wanted(&settings, input, &context) {

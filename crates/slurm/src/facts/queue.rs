@@ -9,7 +9,6 @@ use super::{
 };
 use crate::calendar::Clock;
 use crate::options;
-use crate::value::{Pattern, PatternFacts};
 use quorate_hostlist::{HostList, IdSet};
 use quorate_queue::{
     ArrayElement, Condition, Constraint, Forecast, Job, JobId, Lane, NodeState, Program, Queue,
@@ -250,7 +249,7 @@ fn facts(
     JobFacts {
         id: job.id.0,
         array,
-        name: spec.name.clone(),
+        name: job.name().into_owned(),
         user,
         uid,
         group,
@@ -315,30 +314,20 @@ fn facts(
         command: label(options::COMMAND),
         directory: spec.directory.clone(),
         comment: label(options::COMMENT),
-        files: files(job, known, names.first().copied().unwrap_or("")),
+        files: files(job),
         submit_line: label(options::SUBMIT_LINE).unwrap_or_default(),
     }
 }
 
 /// Standard error, input and output of a batch job, absolute.
-fn files(job: &Job, known: &Known<'_>, node: &str) -> Option<[String; 3]> {
+fn files(job: &Job) -> Option<[String; 3]> {
     let spec = job.spec();
     if !matches!(spec.program, Program::Script { .. }) {
         return None;
     }
-    let user = known.users.get(&job.submission.user).map_or("", String::as_str);
-    let array = job.submission.element.map(|element| (element.array.0, element.index));
-    let facts = PatternFacts {
-        job: job.id.0,
-        array,
-        name: &spec.name,
-        user,
-        node,
-        ..PatternFacts::default()
-    };
     let path = |text: &str| {
-        let name = Pattern::parse(text).expand(&facts);
-        if name.starts_with('/') { name } else { format!("{}/{name}", spec.directory) }
+        let name = job.filled(text);
+        if name.starts_with('/') { name.into_owned() } else { format!("{}/{name}", spec.directory) }
     };
     let streams = &spec.streams;
     let output = path(streams.output.as_deref().unwrap_or("/dev/null"));

@@ -257,7 +257,7 @@ pub const TABLE: &[Opt] = &[
     nil("ntasks-per-socket", "", Required, ALL, "SLURM_NTASKS_PER_SOCKET", WHOLE_CORES),
     bad("ntasks-per-tres", "", Required, ALL, "", "a GPU belongs to one task; use --ntasks and --gpus-per-task"),
     yes("open-mode", "", Required, BR, "SBATCH_OPEN_MODE SLURM_OPEN_MODE", ""),
-    yes("output", "o", Required, BR, "SBATCH_OUTPUT SLURM_STDOUTMODE", "with %A %a %b %j %J %N %n %s %t %u %x %r %%"),
+    yes("output", "o", Required, BR, "SBATCH_OUTPUT SLURM_STDOUTMODE", "with %j %J %A %a %x %u %%, of scripts %n %t %s; others stay"),
     bad("overcommit", "O", No, ALL, "*OVERCOMMIT", "a core belongs to one task; ask for fewer tasks"),
     yes("overlap", "", No, R, "SLURM_OVERLAP", "the step does not wait for cores of other steps"),
     nil("oversubscribe", "s", No, ALL, "", "nodes are shared and cores are not, always"),

@@ -9,7 +9,7 @@ use super::error::OptionError;
 use super::settings::{Setting, Settings};
 use super::table::{Tool, Treatment};
 use crate::calendar::Clock;
-use crate::value::{self, Dependencies, EarlySignal, JobRef, ValueError};
+use crate::value::{self, Dependencies, EarlySignal, JobRef, Pattern, ValueError};
 use quorate_hostlist::HostList;
 use quorate_queue::{Condition, Constraint, Copies, JobId, Jobspec, Program, Streams, URGENCY};
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub struct Context<'a> {
     pub directory: &'a str,
     /// The host it runs on.
     pub host: &'a str,
+    /// The name of its user.
+    pub user: &'a str,
     /// The words of its command line, for those who ask later.
     pub submit_line: &'a str,
 }
@@ -139,7 +141,7 @@ pub fn wanted(
         Some(array) => Copies::Array { indices: array.indices, limit: array.limit },
         None => Copies::One,
     };
-    jobspec.streams = streams(&reader, &copies)?;
+    jobspec.streams = streams(&reader, &copies, context.user, &mut notes)?;
     let client = client::client(&reader)?;
     jobspec.environment = environment(&reader, &jobspec, &size, &client, context)?;
     for setting in settings.iter() {
@@ -278,7 +280,13 @@ fn urgency(reader: &Reader<'_>) -> Result<u8, OptionError> {
     Ok(u8::try_from(urgency).expect("it is clamped to 1 to 31"))
 }
 
-fn streams(reader: &Reader<'_>, copies: &Copies) -> Result<Streams, OptionError> {
+/// Files of a job, their patterns as templates of the queue.
+fn streams(
+    reader: &Reader<'_>,
+    copies: &Copies,
+    user: &str,
+    notes: &mut Vec<String>,
+) -> Result<Streams, OptionError> {
     let settings = reader.settings;
     let file = |name: &str| settings.text(name).filter(|text| !text.is_empty()).map(str::to_owned);
     let mut streams = Streams {
@@ -305,7 +313,16 @@ fn streams(reader: &Reader<'_>, copies: &Copies) -> Result<Streams, OptionError>
             // srun's words for its own terminal; a number is a rank that alone has it.
             Some("all") => *stream = None,
             Some("none") => *stream = Some("/dev/null".to_owned()),
-            _ => {}
+            Some(pattern) => {
+                let array = matches!(copies, Copies::Array { .. });
+                let batch = settings.tool() == Tool::Sbatch;
+                let (name, left) = Pattern::parse(pattern).template(array, user, batch);
+                for place in left {
+                    notes.push(format!("{place} in `{pattern}` is not filled in"));
+                }
+                *stream = Some(name);
+            }
+            None => {}
         }
     }
     Ok(streams)

@@ -84,6 +84,41 @@ impl Pattern {
         self.parts.iter().any(|part| matches!(part, Part::Place { letter: 'N' | 'n' | 't', .. }))
     }
 
+    /// The name as the queue's own template (docs/spec/jobspec.md), and the places that it has no word
+    /// for, which stay as they are. `array` is whether the job is one.
+    pub fn template(&self, array: bool, user: &str, batch: bool) -> (String, Vec<String>) {
+        let (mut text, mut left) = (String::new(), Vec::new());
+        for part in &self.parts {
+            let (letter, width) = match part {
+                Part::Text(plain) => {
+                    text.push_str(plain);
+                    continue;
+                }
+                Part::Place { letter, width } => (*letter, *width),
+            };
+            let word = match letter {
+                'A' if array => "{{array}}",
+                'j' | 'J' | 'A' => "{{id}}",
+                'a' if array => "{{index}}",
+                'x' => "{{name}}",
+                'u' => user,
+                // The script is task 0 on node 0.
+                'n' | 't' if batch => "0",
+                's' if batch => "batch",
+                _ => "",
+            };
+            if word.is_empty() || width > 0 && letter != 'x' && letter != 'u' {
+                let digits = if width > 0 { width.to_string() } else { String::new() };
+                let place = format!("%{digits}{letter}");
+                text.push_str(&place);
+                left.push(place);
+            } else {
+                text.push_str(word);
+            }
+        }
+        (text, left)
+    }
+
     /// The name with everything filled in.
     pub fn expand(&self, facts: &PatternFacts<'_>) -> String {
         let mut name = String::new();
@@ -166,6 +201,14 @@ mod tests {
         ] {
             assert_eq!(Pattern::parse(text).expand(&facts), name, "{text}");
         }
+        assert_eq!(
+            Pattern::parse("%x-%A_%a.%u.%t").template(true, "ada", true),
+            ("{{name}}-{{array}}_{{index}}.ada.0".to_owned(), vec![])
+        );
+        assert_eq!(
+            Pattern::parse("%A-%4j-%N").template(false, "ada", true),
+            ("{{id}}-%4j-%N".to_owned(), vec!["%4j".to_owned(), "%N".to_owned()])
+        );
         assert!(Pattern::parse("out.%t").per_task_or_node());
         assert!(!Pattern::parse("out.%j").per_task_or_node());
     }

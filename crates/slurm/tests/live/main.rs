@@ -121,6 +121,7 @@ fn refusal(tool: Tool, words: &[String]) -> OptionError {
         environment: &environment,
         directory: "/",
         host: "login",
+        user: "ada",
         submit_line: "",
     };
     let input = match tool {

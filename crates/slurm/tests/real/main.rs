@@ -12,7 +12,7 @@ mod said;
 use quorate_slurm::calendar::Clock;
 use quorate_slurm::facts::{Answer, View};
 use quorate_slurm::scontrol::Order;
-use quorate_slurm::{sacct, scontrol, sinfo, squeue};
+use quorate_slurm::{sacct, scancel, scontrol, sinfo, squeue};
 use recorded::Recorded;
 use said::commands;
 use serde_json::Value;
@@ -61,6 +61,56 @@ fn our_bytes_are_those_of_the_real_slurm() {
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
     assert!(compared > 40, "only {compared} were compared");
+}
+
+/// What scancel and scontrol ask of the queue, of the recorded jobs.
+#[test]
+fn orders_name_the_jobs_they_mean() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/real");
+    let recorded = Recorded::read(&folder);
+    let environment = BTreeMap::new();
+    let clock = Clock { now: recorded.now["squeue"], offset: 0 };
+    let view = View { cluster: &recorded.cluster, clock, environment: &environment, user: "root" };
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let cancelled = |text: &str| match scancel(&words(text), &view) {
+        scancel::Order::Say(answer) => format!("{}{}", answer.errors, answer.code),
+        scancel::Order::Cancel { jobs, signal, step, target, errors, .. } => {
+            let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+            format!("{} {signal:?} {step:?} {target:?} {errors}", jobs.join(","))
+        }
+    };
+    for (text, expected) in [
+        ("17 14_2", "17,14_2 None None Steps "),
+        ("-s USR1 -b 17", "17 Some(10) None Script "),
+        ("14_[4-5]", "14_4,14_5 None None Steps "),
+        ("14_2.0", "14_2 None Some(0) Steps "),
+        ("-t PENDING -p short", "14_4,14_5,14_6,14_7,25 None None Steps "),
+        ("-n held,no", "0"),
+        ("-n held", "19 None None Steps "),
+        ("1", "0"),
+        ("999", "scancel: error: Kill job error on job id 999: Invalid job id specified\n1"),
+        ("abc", "scancel: error: Invalid job id abc\n1"),
+        ("-s NOSUCH 17", "scancel: error: Unknown job signal: NOSUCH\n1"),
+    ] {
+        assert_eq!(cancelled(text), expected, "{text}");
+    }
+    let none = scancel(&[], &view);
+    assert!(
+        matches!(&none, scancel::Order::Say(answer)
+            if answer.errors == "scancel: error: No job identification provided\n"),
+        "{none:?}"
+    );
+    let ordered = |text: &str| match scontrol(&words(text), &view) {
+        Order::Say(answer) => answer.errors,
+        order => format!("{order:?}"),
+    };
+    assert!(ordered("hold 19").starts_with("Hold([JobRef { job: JobId(19)"));
+    assert!(ordered("update JobId=17 TimeLimit=90").contains("TimeLimit(Some(5400))"));
+    assert!(ordered("update NodeName=worker-0-1 State=DRAIN Reason=x").starts_with("Drain"));
+    assert_eq!(ordered("frob"), "invalid keyword: frob\n");
+    assert_eq!(ordered("show job 999"), "slurm_load_jobs error: Invalid job id specified\n");
+    assert_eq!(ordered("show node nosuch"), "Node nosuch not found\n");
+    assert!(ordered("suspend 17").contains("scancel --signal=STOP"));
 }
 
 /// Programs read `--json` by name: what we say has the names and types that Slurm's has.

@@ -109,7 +109,7 @@ fn what_became_of_a_job_is_told_as_slurm_tells_it() {
     let mut fails = sleep("fails", 1);
     fails.program = Program::Script { text: "#!/bin/sh\n".into(), args: Vec::new() };
     fails.directory = "/home/ada".into();
-    fails.streams.output = Some("slurm-%j.out".into());
+    fails.streams.output = Some("slurm-{{id}}.out".into());
     for spec in [sleep("good", 1), fails, sleep("signal", 1), sleep("killed", 1)] {
         queue.submit(at(0), 0, spec, &Copies::One).unwrap();
     }

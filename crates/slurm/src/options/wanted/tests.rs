@@ -29,6 +29,7 @@ fn with(tool: Tool, text: &str, variables: &[(&str, &str)]) -> Result<Wanted, Op
         environment: &environment,
         directory: "/home/ada",
         host: "login",
+        user: "ada",
         submit_line: "sbatch job.sh",
     };
     wanted(&settings, input, &context)
@@ -62,7 +63,7 @@ fn a_batch_job_is_what_its_options_say() {
     assert!(spec.singleton && spec.requeue);
     assert_eq!(spec.directory, "/home/ada/work");
     assert_eq!(spec.queue.as_deref(), Some("from-script"));
-    assert_eq!(spec.streams.output.as_deref(), Some("out/%x-%j"));
+    assert_eq!(spec.streams.output.as_deref(), Some("out/{{name}}-{{id}}"));
     assert!(spec.streams.append);
     assert_eq!(spec.labels[ACCOUNT], "chem");
     assert_eq!(spec.labels[COMMENT], "hi");
