@@ -1,11 +1,12 @@
 //! What Kueue takes out of its queues again.
 
 use crate::{
-    LAB, PRIORITY_CLASS, QUEUE_NAME, condition, jobset_was_written_by_kueue_alone, minicluster,
-    queue, until, why, workload,
+    LAB, PRIORITY_CLASS, QUEUE_NAME, VERSION, condition, jobset_was_written_by_kueue_alone,
+    minicluster, queue, quota, until, why, workload,
 };
 use quorate_e2e::NAMESPACE;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Mounted by the workers alone; they cannot start while it is not there.
 fn gate(name: &str, mode: &str) {
@@ -120,4 +121,60 @@ fn a_workload_that_is_switched_off_stops_its_cluster_and_goes_on_when_switched_o
     switch(true);
     LAB.state(name, "Succeeded");
     jobset_was_written_by_kueue_alone(name);
+}
+
+/// Two kinds of nodes that are told apart by different labels: what was asked for on the first must not
+/// be asked for on the second.
+#[test]
+fn an_evicted_cluster_comes_back_on_a_flavor_with_another_label() {
+    let name = "flavored";
+    let flavors = [("first-kind", "n1"), ("second-kind", "n2")];
+    for (flavor, node) in flavors {
+        LAB.kubectl(&["label", "node", node, &format!("{flavor}=yes")]).unwrap();
+        let object = json!({
+            "apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": { "name": flavor },
+            "spec": { "nodeLabels": { flavor: "yes" } },
+        });
+        LAB.create(&object.to_string()).unwrap();
+    }
+    let of = |(flavor, _): (&str, &str)| {
+        json!({ "name": flavor, "resources": [
+            { "name": "cpu", "nominalQuota": "200m" }, { "name": "memory", "nominalQuota": "4Gi" },
+        ] })
+    };
+    let groups = json!({ "resourceGroups": [{
+        "coveredResources": ["cpu", "memory"], "flavors": flavors.map(of),
+    }] });
+    queue(name, "200m", &groups);
+    minicluster(name, &json!({ QUEUE_NAME: name }), &json!({ "size": 2 }));
+    LAB.state(name, "Ready");
+    let nodes = || -> BTreeSet<String> {
+        let pods = LAB.of("pods", name);
+        pods.iter().filter_map(|pod| Some(pod["spec"]["nodeName"].as_str()?.to_owned())).collect()
+    };
+    assert_eq!(nodes(), ["n1".to_owned()].into());
+    // There is no room on the first kind any more; switched off and on, it is admitted anew.
+    quota(name, "0");
+    let workload = workload(name).unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let switch = |active: bool| {
+        let patch = json!({ "spec": { "active": active } }).to_string();
+        let change =
+            ["-n", NAMESPACE, "patch", "workload", &workload, "--type=merge", "-p", &patch];
+        LAB.kubectl(&change).unwrap();
+    };
+    switch(false);
+    LAB.state(name, "Suspended");
+    LAB.eventually("its pods are gone", || LAB.of("pods", name).len(), |pods| *pods == 0);
+    let selectors = || -> Vec<Value> {
+        let jobs = LAB.of("jobs", name);
+        jobs.iter().map(|job| job["spec"]["template"]["spec"]["nodeSelector"].clone()).collect()
+    };
+    LAB.eventually("its Jobs ask for no node", selectors, |all| {
+        all.len() == 2
+            && all.iter().all(|one| one.as_object().is_none_or(serde_json::Map::is_empty))
+    });
+    switch(true);
+    LAB.state(name, "Ready");
+    assert_eq!(nodes(), ["n2".to_owned()].into());
+    LAB.kubectl(&["delete", "mc", name]).unwrap();
 }

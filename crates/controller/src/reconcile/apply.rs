@@ -14,7 +14,7 @@ use quorate_api::MiniCluster;
 use quorate_api::conditions::reason;
 use quorate_api::jobset::JobSet;
 use quorate_observe::{EXCUSED, Obstacle};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::compare::Action;
 use crate::context::{Context, FIELD_MANAGER};
@@ -64,6 +64,23 @@ pub async fn apply(
                 let spec = json!({"parallelism": pods, "completions": pods});
                 let patch = json!({"metadata": {"uid": uid}, "spec": spec});
                 patch_object::<Job>(context, key, job, &patch).await?
+            }
+            Action::Unselect { job, uid, keys } => {
+                let stale: Map<String, Value> =
+                    keys.iter().map(|key| (key.clone(), Value::Null)).collect();
+                let spec = json!({"template": {"spec": {"nodeSelector": stale}}});
+                let patch = json!({"metadata": {"uid": uid}, "spec": spec});
+                let refused = patch_object::<Job>(context, key, job, &patch).await?;
+                // Resumed meanwhile, or a Kubernetes that does not know it: the scheduler will say it.
+                if !refused.is_empty() {
+                    tracing::warn!(
+                        mc.ns = key.namespace,
+                        mc.name = key.name,
+                        ?refused,
+                        "not taken"
+                    );
+                }
+                Vec::new()
             }
             Action::Limit { job, uid, seconds } => {
                 let spec = json!({"activeDeadlineSeconds": seconds});

@@ -69,6 +69,15 @@ pub enum Action {
         /// Pods from now on.
         pods: u32,
     },
+    /// Take labels of nodes out of what a suspended Job asks for, that its JobSet does not ask for.
+    Unselect {
+        /// The Job.
+        job: String,
+        /// Its UID.
+        uid: String,
+        /// Keys of its node selector.
+        keys: Vec<String>,
+    },
     /// Leave a launcher's Job of a later attempt what is left of the time limit.
     Limit {
         /// The Job.
@@ -256,6 +265,9 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
         decision.act(limit);
     }
     queueing(wanted, jobset, decision);
+    if queued && jobset.suspend == Some(true) {
+        decision.actions.extend(observed.own_jobs().filter_map(|job| unselect(jobset, job)));
+    }
     for group in wanted.shape.groups.iter().filter(|group| group.name != LAUNCHER) {
         let differs = |job: &&JobFacts| {
             let planned = pods(group.pods_per_job());
@@ -272,6 +284,22 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
             decision.act(Action::Resize { job, uid, pods: group.size });
         }
     }
+}
+
+/// Kueue gives a JobSet the labels of the flavor that it is admitted to, and takes them back when it is
+/// evicted. JobSet passes that on to its Jobs by adding alone, so one that comes back on a flavor with other
+/// keys would ask for nodes that have both. Kubernetes takes the change of a suspended Job without pods
+/// (MutableSchedulingDirectivesForSuspendedJobs, on since 1.36).
+fn unselect(jobset: &JobSetFacts, job: &JobFacts) -> Option<Action> {
+    if !alive(job) || !job.suspended || job.active > 0 {
+        return None;
+    }
+    let planned = jobset.node_keys.iter().find(|(group, _)| *group == job.group);
+    let planned = planned.map(|(_, keys)| keys.as_slice()).unwrap_or_default();
+    let keys: Vec<String> =
+        job.node_keys.iter().filter(|key| !planned.contains(key)).cloned().collect();
+    let (job, uid) = (job.name.clone(), job.uid.clone());
+    (!keys.is_empty()).then_some(Action::Unselect { job, uid, keys })
 }
 
 fn alive(job: &JobFacts) -> bool {

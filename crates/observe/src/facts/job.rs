@@ -1,6 +1,7 @@
 //! What is kept of a child Job of a JobSet.
 
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::jiff::Timestamp;
 use quorate_api::jobset::label as jobset_label;
 
@@ -33,6 +34,8 @@ pub struct JobFacts {
     pub failed_pods: i32,
     /// Whether `spec.suspend` is true.
     pub suspended: bool,
+    /// Labels that its pods want of their nodes (`nodeSelector`).
+    pub node_keys: Vec<String>,
     /// Seconds from its start after which it fails.
     pub limit: Option<i64>,
     /// When it was started; a suspension takes that back.
@@ -67,6 +70,7 @@ impl JobFacts {
             succeeded: status.and_then(|status| status.succeeded).unwrap_or_default(),
             failed_pods: status.and_then(|status| status.failed).unwrap_or_default(),
             suspended: spec.and_then(|spec| spec.suspend).unwrap_or_default(),
+            node_keys: spec.map(|spec| node_keys(&spec.template)).unwrap_or_default(),
             limit: spec.and_then(|spec| spec.active_deadline_seconds),
             started: at(status.and_then(|status| status.start_time.as_ref())),
             created: at(metadata.creation_timestamp.as_ref()),
@@ -75,6 +79,12 @@ impl JobFacts {
             failed: reading(conditions, "Failed"),
         }
     }
+}
+
+/// The keys of a template's node selector.
+pub(crate) fn node_keys(template: &PodTemplateSpec) -> Vec<String> {
+    let selector = template.spec.as_ref().and_then(|spec| spec.node_selector.as_ref());
+    selector.into_iter().flat_map(|selector| selector.keys().cloned()).collect()
 }
 
 fn reading(conditions: &[JobCondition], kind: &str) -> Reading {

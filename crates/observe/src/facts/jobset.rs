@@ -7,6 +7,7 @@ use quorate_api::jobset::JobSet;
 use quorate_api::names::QUEUE_NAME;
 use quorate_plan::labels;
 
+use super::job::node_keys;
 use super::lost_nodes::LostNodes;
 use super::{Reading, annotation, at, controller, label};
 
@@ -42,6 +43,9 @@ pub struct JobSetFacts {
     pub lost_nodes: LostNodes,
     /// Pods of each group, by the template: what a restart goes back to.
     pub groups: Vec<(String, i32)>,
+    /// Labels that the pods of each group want of their nodes, by the template; only groups that want
+    /// any.
+    pub node_keys: Vec<(String, Vec<String>)>,
     /// Restarts in all; the attempt that runs now.
     pub restarts: u32,
     /// Restarts that counted.
@@ -111,6 +115,15 @@ impl JobSetFacts {
                 .map(|job| {
                     let pods = job.template.spec.as_ref().and_then(|spec| spec.completions);
                     (job.name.clone(), pods.unwrap_or(1))
+                })
+                .collect(),
+            node_keys: jobset
+                .spec
+                .replicated_jobs
+                .iter()
+                .filter_map(|job| {
+                    let keys = node_keys(&job.template.spec.as_ref()?.template);
+                    (!keys.is_empty()).then(|| (job.name.clone(), keys))
                 })
                 .collect(),
             restarts: status.map_or(0, |status| status.restarts.max(0).cast_unsigned()),

@@ -50,9 +50,7 @@ impl ApplyError {
             Self::Seed(_) => "Seed",
         }
     }
-}
 
-impl ApplyError {
     /// What people may be told of an object that could not be made so far.
     pub fn delay(&self) -> Option<Obstacle> {
         let (kind, name, message) = match self {

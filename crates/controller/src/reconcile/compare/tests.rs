@@ -236,6 +236,32 @@ fn suspend_has_one_writer() {
 }
 
 #[test]
+fn an_evicted_cluster_forgets_the_labels_of_the_flavor_that_it_had() {
+    let evicted = |change: fn(&mut JobFacts)| {
+        let mut seen = with_jobset(|jobset| {
+            jobset.queue = Some("lab".into());
+            jobset.suspend = Some(true);
+            jobset.node_keys = vec![("worker".into(), vec!["disk".into()])];
+        });
+        let mut workers = JobFacts {
+            suspended: true,
+            node_keys: vec!["disk".into(), "flavor-blue".into()],
+            ..job("worker", 3)
+        };
+        change(&mut workers);
+        seen.observed.jobs = vec![Arc::new(job("launcher", 1)), Arc::new(workers)];
+        seen
+    };
+    let keys = vec!["flavor-blue".to_owned()];
+    let (job, uid) = ("hello-worker-0".to_owned(), "job-worker".to_owned());
+    let stale = evicted(|_| {});
+    assert_eq!(actions(&wanted(3), &stale), [Action::Unselect { job, uid, keys }]);
+    assert_eq!(actions(&wanted(3), &evicted(|job| job.active = 1)), [], "its pods still go");
+    assert_eq!(actions(&wanted(3), &evicted(|job| job.suspended = false)), [], "resumed");
+    assert_eq!(actions(&wanted(3), &evicted(|job| job.node_keys.truncate(1))), [], "as planned");
+}
+
+#[test]
 fn the_size_is_that_of_the_worker_s_job_and_again_after_a_restart() {
     let resize =
         |pods| Action::Resize { job: "hello-worker-0".into(), uid: "job-worker".into(), pods };
