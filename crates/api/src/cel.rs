@@ -51,7 +51,7 @@ pub(crate) fn groups_fill_size() -> Rule {
 }
 
 pub(crate) fn groups_fit() -> Rule {
-    Rule::new(format!("{SIZE} <= {}", MAX_SIZE))
+    Rule::new(format!("{SIZE} <= {MAX_SIZE}"))
         .message("the groups have more than 100000 pods together: make them smaller")
         .field_path(".groups")
 }
