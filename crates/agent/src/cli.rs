@@ -10,6 +10,7 @@ use crate::queue::arguments::{
     AllocArgs, AttachArgs, BatchArgs, CancelArgs, EventsArgs, HoldArgs, InfoArgs, JobsArgs,
     KillArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs, WaitArgs,
 };
+use crate::queue::slurm;
 use crate::{broker, install, instance, query, rsh, start, testbed, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
@@ -122,9 +123,12 @@ fn launching() -> Arc<dyn Launching> {
 pub fn main() -> i32 {
     // Launchers call the remote shell by a name of its own, with ssh's arguments.
     let mut words = std::env::args_os();
-    let name = words.next().and_then(|name| Path::new(&name).file_name().map(OsString::from));
-    if name.is_some_and(|name| rsh::CALLED.iter().any(|known| name == *known)) {
+    let called = words.next().and_then(|name| Path::new(&name).file_name().map(OsString::from));
+    if called.as_ref().is_some_and(|name| rsh::CALLED.iter().any(|known| name == *known)) {
         return rsh::client::run(words);
+    }
+    if let Some(name) = called.as_deref().and_then(slurm::called) {
+        return slurm::run(name, words);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

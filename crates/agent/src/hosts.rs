@@ -18,6 +18,10 @@ use std::path::{Path, PathBuf};
 /// PATH, so that an `ssh` of the image goes first.
 const BIN: &str = "bin";
 
+/// The directory of links by Slurm's names, for those who asked for them: it comes first on PATH, since a
+/// Slurm of the image has no cluster to talk to.
+const SLURM_BIN: &str = "slurm";
+
 /// The name under which launchers call the remote shell. Not `ssh`: some launchers would then
 /// look for features of it.
 const REMOTE_SHELL: &str = "quorate-rsh";
@@ -34,13 +38,23 @@ pub fn link(run_dir: &Path) -> std::io::Result<()> {
     let agent = std::env::current_exe()?;
     let bin = run_dir.join(BIN);
     std::fs::create_dir_all(&bin)?;
-    for name in [REMOTE_SHELL, "ssh", "rsh", "quorate-agent"] {
+    link_as(&agent, &bin, &[REMOTE_SHELL, "ssh", "rsh", "quorate-agent"])?;
+    if std::env::var_os(quorate_contract::env::SLURM).is_some() {
+        let bin = run_dir.join(SLURM_BIN);
+        std::fs::create_dir_all(&bin)?;
+        link_as(&agent, &bin, &crate::queue::slurm::NAMES)?;
+    }
+    Ok(())
+}
+
+fn link_as(agent: &Path, bin: &Path, names: &[&str]) -> std::io::Result<()> {
+    for name in names {
         let link = bin.join(name);
-        match std::os::unix::fs::symlink(&agent, &link) {
+        match std::os::unix::fs::symlink(agent, &link) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                if std::fs::read_link(&link).ok().as_deref() != Some(&agent) {
+                if std::fs::read_link(&link).ok().as_deref() != Some(agent) {
                     std::fs::remove_file(&link)?;
-                    std::os::unix::fs::symlink(&agent, &link)?;
+                    std::os::unix::fs::symlink(agent, &link)?;
                 }
             }
             done => done?,
@@ -81,7 +95,13 @@ pub fn add_to(overlay: &Overlay, env: &mut Variables) {
         env.entry(name.into()).or_insert_with(|| value.into());
     }
     let path = env.get(OsStr::new("PATH")).cloned();
-    env.insert("PATH".into(), appended(path, bin));
+    let mut path = appended(path, bin);
+    if env.contains_key(OsStr::new(quorate_contract::env::SLURM)) {
+        let dirs = std::iter::once(overlay.settings().run_dir.join(SLURM_BIN));
+        let all = dirs.chain(std::env::split_paths(&path));
+        path = std::env::join_paths(all).unwrap_or(path);
+    }
+    env.insert("PATH".into(), path);
 }
 
 /// What launchers read, and the directory for the end of PATH. `per_host` is the most slots of any

@@ -17,6 +17,7 @@ mod output;
 pub mod protocol;
 mod runner;
 mod service;
+pub mod slurm;
 mod store;
 mod table;
 mod talk;

@@ -25,6 +25,23 @@ pub fn become_subreaper() -> nix::Result<()> {
     prctl::set_child_subreaper(true)
 }
 
+/// Seconds that local time is ahead of UTC at a moment, given in seconds since the Unix epoch: what the
+/// C library knows of TZ and /etc/localtime. 0 where it knows nothing.
+pub fn zone_offset(now: i64) -> i32 {
+    let now: libc::time_t = now;
+    #[expect(unsafe_code, reason = "the C library has no safe wrapper for local time")]
+    // SAFETY: both pointers are of values of this function; localtime_r(3) fills the second, of which
+    // all zeros are a value, and keeps neither.
+    let offset = unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&raw const now, &raw mut local).is_null() {
+            return 0;
+        }
+        local.tm_gmtoff
+    };
+    i32::try_from(offset).unwrap_or(0)
+}
+
 /// The host name as the kernel knows it.
 pub fn host_name() -> String {
     nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()

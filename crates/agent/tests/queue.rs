@@ -19,6 +19,8 @@ mod nested;
 #[path = "cluster/pods.rs"]
 #[allow(dead_code, reason = "the other tests of pods need the rest")]
 mod pods;
+#[path = "queue/slurm.rs"]
+mod slurm;
 #[path = "queue/streams.rs"]
 mod streams;
 #[path = "queue/submitting.rs"]

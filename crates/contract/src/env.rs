@@ -43,5 +43,9 @@ pub const TASK_COUNT: &str = "QUORATE_TASK_COUNT";
 pub const TASK_LOCAL_RANK: &str = "QUORATE_TASK_LOCAL_RANK";
 /// Set by the agent for tasks of the queue's jobs: slots that the job has on this broker.
 pub const SLOTS: &str = "QUORATE_SLOTS";
+/// Set for jobs of Slurm's names, and by users for pods whose programs are to find those names.
+pub const SLURM: &str = "QUORATE_SLURM";
+/// Set by the agent for jobs of Slurm's names: the socket of the cluster that they were submitted to.
+pub const SLURM_SOCKET: &str = "QUORATE_SLURM_SOCKET";
 /// The log filter, as in `RUST_LOG`.
 pub const LOG: &str = "QUORATE_LOG";

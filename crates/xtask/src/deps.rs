@@ -39,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "quorate-overlay",
             "quorate-pmi",
             "quorate-queue",
+            "quorate-slurm",
             "quorate-tls",
         ],
     ),

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use quorate_contract::env as names;
 use quorate_hostlist::IdSet;
 use quorate_pmi::{Exit, JobSpec, Layout, Offer, RankState, Sequence};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -211,6 +211,10 @@ impl Tasks<'_> {
         environment::pod(self.overlay.settings(), &mut env);
         let mark = environment::marks(self.overlay.settings(), &format!("job-{}", self.launch.job));
         env.insert(names::MARK.into(), mark.into());
+        if env.contains_key(OsStr::new(names::SLURM)) {
+            let socket = self.overlay.settings().socket().into_os_string();
+            env.entry(names::SLURM_SOCKET.into()).or_insert(socket);
+        }
         let cwd = match self.directory().await {
             Ok(cwd) => cwd,
             Err(end) => {
@@ -354,6 +358,8 @@ impl Tasks<'_> {
             rank,
             size: self.launch.placement.tasks(),
             local_rank: local,
+            node: self.node,
+            beside: &self.ranks,
             cpus_per_task: self.launch.command.cpus_per_task,
             crowded: self.launch.crowded,
         };

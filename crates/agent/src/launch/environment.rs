@@ -146,6 +146,10 @@ pub struct Standing<'a> {
     pub size: u32,
     /// The task's number on its broker.
     pub local_rank: u32,
+    /// The place of its broker in the job.
+    pub node: u32,
+    /// Ranks of all the job's tasks on its broker.
+    pub beside: &'a [u32],
     /// CPUs per task, when asked for.
     pub cpus_per_task: Option<u32>,
     /// More tasks than CPUs share this machine: waiting ranks must give way.
@@ -161,6 +165,19 @@ pub fn task(standing: &Standing<'_>, all: &mut Variables) {
     set(names::TASK_RANK, standing.rank.to_string());
     set(names::TASK_COUNT, standing.size.to_string());
     set(names::TASK_LOCAL_RANK, standing.local_rank.to_string());
+    let slurm =
+        all.contains_key(OsStr::new(names::SLURM)) && all.contains_key(OsStr::new("SLURM_STEP_ID"));
+    if slurm {
+        let beside: Vec<String> = standing.beside.iter().map(u32::to_string).collect();
+        for (name, value) in [
+            ("SLURM_PROCID", standing.rank.to_string()),
+            ("SLURM_LOCALID", standing.local_rank.to_string()),
+            ("SLURM_NODEID", standing.node.to_string()),
+            ("SLURM_GTIDS", beside.join(",")),
+        ] {
+            all.insert(name.into(), value.into());
+        }
+    }
     let mut default = |name: &str, value: String| {
         all.entry(name.into()).or_insert_with(|| value.into());
     };

@@ -110,6 +110,8 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },
+    /// A command of Slurm's that shows or changes something; what is to be printed.
+    Slurm(Box<CommandLine>),
     /// Takes submissions on the same connection, each as a message of kind [`kind::ASK`] with JSON of a
     /// [`Submit`], and answers them in order, each once it is durable.
     Session(Session),
@@ -135,6 +137,24 @@ pub enum Taken {
     Submitted(Submitted),
     /// It was not, for this reason.
     Refused(String),
+}
+
+/// A command line under one of Slurm's names, with what only its process knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandLine {
+    /// The name it was called by.
+    pub name: String,
+    /// Its words.
+    pub words: Vec<String>,
+    /// Variables that such commands read.
+    pub environment: BTreeMap<String, String>,
+    /// Its user's name.
+    pub user: String,
+    /// Its user's number.
+    pub uid: u32,
+    /// Its time, in seconds since the Unix epoch, and seconds that its zone is ahead of UTC.
+    pub clock: (i64, i32),
 }
 
 /// Jobs to take.

@@ -6,6 +6,7 @@
 
 use super::keeper::Command;
 use super::output::{Files, Output, Reader, spool_path};
+use super::slurm;
 use crate::broker::Overlay;
 use crate::instance::UNTIL_INPUT_ENDS;
 use crate::job::Jobs;
@@ -18,6 +19,7 @@ use crate::launch::environment::Difference;
 use crate::launch::place::Distribution;
 use crate::launch::text;
 use bytes::Bytes;
+use quorate_contract::AgentConfig;
 use quorate_queue::{Job, JobId, Outcome, Part, Program};
 use std::collections::HashMap;
 use std::fs::File;
@@ -142,10 +144,12 @@ impl Runner {
             self.simulate(id, millis);
             return;
         }
-        let prepared = request(job).and_then(|request| {
+        let config = self.shared.overlay.config();
+        let prepared = request(job, config).and_then(|request| {
             let output = self.output(job)?;
             let input = job.spec().streams.input.as_deref().filter(|input| *input != "-");
-            let input = input.map(|input| open_input(&in_directory(job, input))).transpose()?;
+            let input =
+                input.map(|input| open_input(&in_directory(job, input))).transpose()?;
             Ok((request, output, input))
         });
         let (request, output, input) = match prepared {
@@ -309,21 +313,21 @@ fn ended(id: JobId, led: Led) -> Command {
 }
 
 /// What the leader is asked for.
-fn request(job: &Job) -> Result<Request, String> {
+fn request(job: &Job, config: &AgentConfig) -> Result<Request, String> {
     let spec = job.spec();
     let argv = match (&spec.program, job.submission.cc) {
         (Program::Command(command), Some(_)) => {
             command.iter().map(|word| job.filled(word).into_owned()).collect()
         }
         (Program::Command(command), None) => command.clone(),
-        (Program::Script { .. } | Program::Instance, _) => return instance(job),
+        (Program::Script { .. } | Program::Instance, _) => return instance(job, config),
     };
     let option = |name: &str| spec.options.get(name).map(String::as_str);
     let cores = spec.request.cores_per_task;
     Ok(Request {
         command: protocol::Command {
             argv,
-            env: environment(job),
+            env: environment(job, config),
             cwd: (!spec.directory.is_empty()).then(|| spec.directory.clone()),
             cwd_required: option("cwd") == Some("required"),
             mpi: option("mpi").unwrap_or("auto").to_owned(),
@@ -354,7 +358,7 @@ fn request(job: &Job) -> Result<Request, String> {
 /// What the leader is asked for by a job that is a nested instance: a broker on each of its nodes, with
 /// all that the job has there. It ends with its script; the one of an interactive allocation when who
 /// asked for it closes the input; any other when it is cancelled.
-fn instance(job: &Job) -> Result<Request, String> {
+fn instance(job: &Job, config: &AgentConfig) -> Result<Request, String> {
     let spec = job.spec();
     let agent = std::env::current_exe()
         .map_err(|error| format!("this broker does not know where its program is: {error}"))?;
@@ -376,7 +380,7 @@ fn instance(job: &Job) -> Result<Request, String> {
         command: protocol::Command {
             argv,
             script,
-            env: environment(job),
+            env: environment(job, config),
             cwd: (!spec.directory.is_empty()).then(|| spec.directory.clone()),
             cwd_required: spec.options.get("cwd").map(String::as_str) == Some("required"),
             mpi: "pmi1".to_owned(),
@@ -391,7 +395,7 @@ fn instance(job: &Job) -> Result<Request, String> {
 }
 
 /// A job's environment, as it differs from that of the pods.
-fn environment(job: &Job) -> Difference {
+fn environment(job: &Job, config: &AgentConfig) -> Difference {
     let spec = job.spec();
     let mut set: Vec<(String, String)> =
         spec.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -402,6 +406,8 @@ fn environment(job: &Job) -> Difference {
         set.push(("QUORATE_ARRAY_JOB_ID".to_owned(), element.array.to_string()));
         set.push(("QUORATE_ARRAY_TASK_ID".to_owned(), element.index.to_string()));
     }
+    let partition = spec.queue.as_deref().unwrap_or("default");
+    set.extend(slurm::variables(job, config, partition));
     Difference { set, unset: spec.unset.clone() }
 }
 

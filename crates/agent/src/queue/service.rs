@@ -9,6 +9,7 @@ use super::protocol::{
     Submitted, Taken, Then, kind,
 };
 use super::runner::Running;
+use super::slurm;
 use super::talk::{Hear, Say, there};
 use crate::broker::Services;
 use crate::job::protocol::{self, kind as stream};
@@ -176,6 +177,11 @@ async fn answer(
         }
         Question::Undrain { ranks } => nodes(keeping, ranks, Queue::undrain).await,
         Question::Purge { older_than, keep } => purge(keeping, older_than, keep, say).await,
+        Question::Slurm(line) => match slurm::answer(keeping, *line).await {
+            Ok(printed) if say.answer(&printed).await => Over::ok(),
+            Ok(_) => Over::gone(),
+            Err(error) => Over::failed(error),
+        },
         Question::Session(shared) => session(keeping, opening, &shared, hear, say).await,
     }
 }

@@ -50,6 +50,8 @@ fn what_the_user_set_for_mpi_wins() {
         job: "1",
         rank: 5,
         size: 8,
+        node: 1,
+        beside: &[2, 3],
         local_rank: 1,
         cpus_per_task: Some(2),
         crowded: true,
@@ -66,9 +68,42 @@ fn what_the_user_set_for_mpi_wins() {
 
 #[test]
 fn mpich_does_not_spin_in_mpi_init_for_a_provider_that_loses_messages() {
-    let standing =
-        Standing { job: "1", rank: 0, size: 2, local_rank: 0, cpus_per_task: None, crowded: false };
+    let standing = Standing {
+        job: "1",
+        rank: 0,
+        size: 2,
+        local_rank: 0,
+        node: 0,
+        beside: &[0, 1],
+        cpus_per_task: None,
+        crowded: false,
+    };
     let mut all = variables(&[]);
     task(&standing, &mut all);
     assert_eq!(all[OsStr::new("FI_PROVIDER")], "^sockets");
+}
+
+#[test]
+fn a_step_of_slurms_knows_its_ranks_by_slurms_names() {
+    let beside = [2, 3];
+    let standing = Standing {
+        job: "1",
+        rank: 3,
+        size: 4,
+        local_rank: 1,
+        node: 1,
+        beside: &beside,
+        cpus_per_task: None,
+        crowded: false,
+    };
+    let mut all = Variables::new();
+    task(&standing, &mut all);
+    assert!(!all.keys().any(|name| name.to_string_lossy().starts_with("SLURM")), "{all:?}");
+    for name in ["QUORATE_SLURM", "SLURM_STEP_ID"] {
+        all.insert(name.into(), "1".into());
+    }
+    task(&standing, &mut all);
+    for (name, value) in [("PROCID", "3"), ("LOCALID", "1"), ("NODEID", "1"), ("GTIDS", "2,3")] {
+        assert_eq!(all[OsStr::new(&format!("SLURM_{name}"))], *value);
+    }
 }

@@ -1,0 +1,222 @@
+//! `sbatch` and `srun`: options to a job, and what the client does around it.
+
+use super::{clock, environment, socket};
+use crate::job::client::{self as streams, Labels};
+use crate::queue::client::{self, Own};
+use crate::queue::protocol::{
+    Copies as AskedCopies, JobFacts, Question, Selection, Submit, Submitted, Then,
+};
+use anyhow::Context as _;
+use quorate_contract::{env as names, exit};
+use quorate_queue::{Copies, JobId};
+use quorate_slurm::options::{
+    Context, Distribution, Input, MPI_LIST, Mpi, OptionError, Settings, Tool, Wanted, parse, wanted,
+};
+use quorate_slurm::script;
+use quorate_slurm::value::JobRef;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+/// Runs the command; gives the code to exit with.
+pub(super) fn run(tool: Tool, words: &[String]) -> anyhow::Result<i32> {
+    let environment = environment();
+    let mut job = match job(tool, words, &environment) {
+        Ok(Ok(job)) => job,
+        Ok(Err(code)) => return Ok(code),
+        Err(error) => {
+            for line in error.lines(tool) {
+                writeln!(std::io::stderr(), "{line}")?;
+            }
+            return Ok(error.exit_code().into());
+        }
+    };
+    for note in &job.notes {
+        writeln!(std::io::stderr(), "{}: {note}", name(tool))?;
+    }
+    let unknown = depend(&mut job)?;
+    if let Some(reference) = unknown {
+        writeln!(
+            std::io::stderr(),
+            "{0}: error: Batch job submission failed: Job dependency problem: there is no job {1}",
+            name(tool),
+            reference.job
+        )?;
+        return Ok(exit::FAILED);
+    }
+    match tool {
+        Tool::Srun => srun(job),
+        _ => sbatch(job),
+    }
+}
+
+fn name(tool: Tool) -> &'static str {
+    match tool {
+        Tool::Sbatch => "sbatch",
+        Tool::Srun => "srun",
+        Tool::Salloc => "salloc",
+    }
+}
+
+/// The job that a command line asks for; a code where there is nothing more to do.
+fn job(
+    tool: Tool,
+    words: &[String],
+    environment: &BTreeMap<String, String>,
+) -> Result<Result<Wanted, i32>, OptionError> {
+    let line = parse(tool, words)?;
+    if line.options.iter().any(|(option, _)| option.name == "version") {
+        crate::sys::complain(quorate_slurm::VERSION);
+        return Ok(Err(exit::OK));
+    }
+    let said = |name: &str| {
+        let found = line.options.iter().rev().find(|(option, _)| option.name == name);
+        found.and_then(|(_, value)| value.clone())
+    };
+    let (input, directives) = match (tool, said("wrap")) {
+        (Tool::Sbatch, Some(command)) => (Input::Wrap(command), Vec::new()),
+        (Tool::Sbatch, None) => {
+            let (path, text) = match script_of(&line.operands) {
+                Ok(read) => read,
+                Err(code) => return Ok(Err(code)),
+            };
+            let shown = path.clone().unwrap_or_default();
+            let directives = script::options(&shown, &text)?;
+            let args = line.operands.iter().skip(1).cloned().collect();
+            (Input::Script { path, text, args }, directives)
+        }
+        _ => (Input::Command(line.operands.clone()), Vec::new()),
+    };
+    let settings = Settings::merge(tool, &directives, environment, &line)?;
+    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let submit_line =
+        std::iter::once(name(tool)).chain(words.iter().map(String::as_str)).collect::<Vec<_>>();
+    let context = Context {
+        clock: clock(),
+        environment,
+        directory: &directory.to_string_lossy(),
+        host: &crate::sys::host_name(),
+        submit_line: &submit_line.join(" "),
+    };
+    wanted(&settings, input, &context).map(Ok)
+}
+
+/// The script's path and text; a code where it cannot be read, which was said.
+fn script_of(operands: &[String]) -> Result<(Option<String>, String), i32> {
+    let mut text = String::new();
+    let (path, read) = match operands.first() {
+        Some(path) => (Some(path.clone()), std::fs::read_to_string(path).map(|read| text = read)),
+        None => (None, std::io::stdin().lock().read_to_string(&mut text).map(drop)),
+    };
+    if let Err(error) = read {
+        let shown = path.as_deref().unwrap_or("standard input");
+        let _ = writeln!(std::io::stderr(), "sbatch: error: Unable to open file {shown}: {error}");
+        return Err(exit::FAILED);
+    }
+    Ok((path, text))
+}
+
+/// Finds the jobs that it waits for; gives the first that is not known.
+fn depend(job: &mut Wanted) -> anyhow::Result<Option<JobRef>> {
+    if job.dependencies.is_empty() {
+        return Ok(None);
+    }
+    let question = Question::Jobs(Selection::default());
+    let (all, _): (Vec<JobFacts>, i32) = client::list(&socket(), &question)?;
+    let meant = |reference: JobRef| -> Vec<JobId> {
+        let is_it = |job: &&JobFacts| match (reference.index, job.array) {
+            (Some(index), Some(array)) => array.array == reference.job && array.index == index,
+            (Some(_), None) => false,
+            (None, Some(array)) => array.array == reference.job,
+            (None, None) => job.id == reference.job,
+        };
+        all.iter().filter(is_it).map(|job| job.id).collect()
+    };
+    Ok(job.depend(meant).err())
+}
+
+fn question(job: &Wanted, then: Then, test: bool) -> Question {
+    let copies = match &job.copies {
+        Copies::Array { indices, limit } => {
+            AskedCopies::Array { indices: indices.to_string(), limit: *limit }
+        }
+        _ => AskedCopies::One,
+    };
+    Question::Submit(Box::new(Submit { spec: job.jobspec.clone(), copies, then, test }))
+}
+
+/// Nothing but what `--export` says travels: the environment of the job was made of that.
+fn nothing_more() -> Own {
+    Own::default()
+}
+
+fn sbatch(mut job: Wanted) -> anyhow::Result<i32> {
+    job.jobspec.environment.insert(names::SLURM.to_owned(), "1".to_owned());
+    let client = job.client.clone();
+    let then = if client.wait { Then::Wait } else { Then::Nothing };
+    let hello = client::hello(&question(&job, then, client.test_only), nothing_more());
+    let mut first = true;
+    client::ask(&socket(), &hello, |answer| {
+        if !std::mem::take(&mut first) {
+            return Ok(());
+        }
+        let submitted: Submitted = client::read(&answer)?;
+        if client.test_only {
+            crate::sys::complain("the job would be taken");
+            return Ok(());
+        }
+        let id = submitted.first;
+        let text = match (client.parsable, client.quiet) {
+            (true, _) => format!("{id}\n"),
+            (false, 0) => format!("Submitted batch job {id}\n"),
+            (false, _) => String::new(),
+        };
+        std::io::stdout().write_all(text.as_bytes()).context("cannot write the answer")
+    })
+}
+
+fn srun(mut job: Wanted) -> anyhow::Result<i32> {
+    let client = job.client.clone();
+    let step = &client.step;
+    if step.mpi == Some(Mpi::List) {
+        std::io::stdout().write_all(MPI_LIST.as_bytes())?;
+        return Ok(exit::OK);
+    }
+    for (given, option) in
+        [(step.pty, "pty"), (step.multi_prog, "multi-prog"), (step.job.is_some(), "jobid")]
+    {
+        if given {
+            crate::sys::complain(&format!(
+                "srun: --{option} is not supported here yet: leave it out"
+            ));
+            return Ok(exit::FAILED);
+        }
+    }
+    let spec = &mut job.jobspec;
+    let mut option = |name: &str, value: &str| {
+        spec.options.insert(name.to_owned(), value.to_owned());
+    };
+    match step.mpi {
+        Some(Mpi::None) => option("mpi", "none"),
+        Some(Mpi::Pmi2) => option("mpi", "pmi2"),
+        Some(Mpi::Pmix) => option("mpi", "pmix"),
+        Some(Mpi::List) | None => {}
+    }
+    if client.distribution == Some(Distribution::Cyclic) {
+        option("distribution", "cyclic");
+    }
+    if step.kill_on_bad_exit != Some(true) {
+        option("no-kill", "");
+    }
+    spec.environment.insert(names::SLURM.to_owned(), "1".to_owned());
+    let from_here = spec.streams.input.is_none();
+    if from_here {
+        spec.streams.input = Some("-".to_owned());
+    }
+    let labels = if spec.streams.label { Labels::Task } else { Labels::None };
+    let hello =
+        client::hello(&question(&job, Then::Attach { stdin: from_here }, false), nothing_more());
+    let options = streams::Options { labels, stdin: from_here, waits_for_placement: false };
+    // A step is a job of the cluster that this is typed in, which in a script is the script's own.
+    let end = streams::call(&streams::socket(None), &hello, &options);
+    Ok(streams::conclude(end, exit::UNAVAILABLE))
+}
