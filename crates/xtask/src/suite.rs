@@ -241,12 +241,15 @@ mod tests {
 
     #[test]
     fn tiers_follow_package_and_kind() {
-        assert_eq!(tier_of("overlay", "test"), Tier::Sim);
-        assert_eq!(tier_of("overlay", "lib"), Tier::Unit);
-        assert_eq!(tier_of("agent", "test"), Tier::Local);
-        assert_eq!(tier_of("api", "test"), Tier::Unit);
-        assert_eq!(tier_of("e2e", "test"), Tier::Kube);
-        assert_eq!(tier_of("testbed", "lib"), Tier::Unit);
+        assert_eq!(tier_of("overlay", "test", "any"), Tier::Sim);
+        assert_eq!(tier_of("overlay", "lib", "any"), Tier::Unit);
+        assert_eq!(tier_of("agent", "test", "any"), Tier::Local);
+        assert_eq!(tier_of("api", "test", "any"), Tier::Unit);
+        assert_eq!(tier_of("e2e", "test", "any"), Tier::Kube);
+        assert_eq!(tier_of("testbed", "lib", "any"), Tier::Unit);
+        // The one that starts a real Slurm.
+        assert_eq!(tier_of("slurm", "test", "live"), Tier::Local);
+        assert_eq!(tier_of("slurm", "test", "real"), Tier::Unit);
     }
 
     #[test]

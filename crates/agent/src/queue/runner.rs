@@ -148,8 +148,7 @@ impl Runner {
         let prepared = request(job, config).and_then(|request| {
             let output = self.output(job)?;
             let input = job.spec().streams.input.as_deref().filter(|input| *input != "-");
-            let input =
-                input.map(|input| open_input(&in_directory(job, input))).transpose()?;
+            let input = input.map(|input| open_input(&in_directory(job, input))).transpose()?;
             Ok((request, output, input))
         });
         let (request, output, input) = match prepared {

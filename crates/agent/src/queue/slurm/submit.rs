@@ -96,6 +96,7 @@ fn job(
         directory: &directory.to_string_lossy(),
         host: &crate::sys::host_name(),
         submit_line: &submit_line.join(" "),
+        user: &super::user(environment),
     };
     wanted(&settings, input, &context).map(Ok)
 }
