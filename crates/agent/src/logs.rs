@@ -10,6 +10,17 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Shown unless `QUORATE_LOG` says otherwise: the launcher's stderr is also the program's.
 const DEFAULT: &str = "warn";
 
+/// An error with its causes, for logs, status and people.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 /// Starts logging. A filter that cannot be read is said and replaced by the default one.
 pub fn start() {
     let wanted = std::env::var(env::LOG).unwrap_or_else(|_| DEFAULT.to_owned());

@@ -16,5 +16,5 @@ pub use settings::{Setting, Settings, Source};
 pub use table::{Argument, Opt, TABLE, Tool, Treatment};
 pub use wanted::{
     ACCOUNT, COMMAND, COMMENT, Client, Context, Distribution, Immediate, Input, Interrupt,
-    MPI_LIST, Mpi, NICE, QOS, SIGNAL, SUBMIT_LINE, Step, Wanted, wanted,
+    MPI_LIST, Mpi, NICE, QOS, SIGNAL, SUBMIT_LINE, Step, Wanted, urgency_of, wanted,
 };

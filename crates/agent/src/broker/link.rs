@@ -6,6 +6,7 @@
 //! what it has queued ([`FromNet::Written`]) and drops a link that does not move.
 
 use super::observe::{Counters, Observers};
+use crate::logs::chain;
 use crate::net::resolve::{AddressBook, Names, Resolver};
 use crate::net::tls::{Caller, Stream, Tls, TlsError};
 use bytes::BytesMut;
@@ -103,17 +104,6 @@ impl Dialer {
         let port = config.port(rank);
         Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
     }
-}
-
-/// An error with its causes, for logs and status.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// Takes callers until it is dropped.

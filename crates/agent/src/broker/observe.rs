@@ -10,7 +10,7 @@ mod figures;
 pub(super) use figures::Counters;
 
 use super::handle::{Overlay, OverlayError, ToNode};
-use super::link::chain;
+use crate::logs::chain;
 use crate::net::tls::Stream;
 use figures::Prober;
 use quorate_contract::observe::{self, Ask, LineError, Lines, MOST_ASKED, Tell};

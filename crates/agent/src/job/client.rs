@@ -6,6 +6,7 @@
 use super::protocol::{Placed, STDIN_WINDOW, kind, piece, taken};
 use crate::launch::stdio::Merge;
 use crate::local::{self, End, Hello, LocalError};
+use crate::logs::chain;
 use bytes::Bytes;
 use quorate_contract::{env, exit, paths};
 use std::collections::HashMap;
@@ -311,15 +312,7 @@ fn write(mut pieces: mpsc::Receiver<Piece>, label: bool, brokers: &HashMap<u32, 
 pub fn conclude(end: Result<End, LocalError>, failed: i32) -> i32 {
     let (code, error) = match end {
         Ok(End { code, error }) => (code, error),
-        Err(error) => {
-            let mut text = error.to_string();
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                text = format!("{text}: {cause}");
-                source = cause.source();
-            }
-            (failed, Some(text))
-        }
+        Err(error) => (failed, Some(chain(&error))),
     };
     if let Some(error) = error {
         let _ = writeln!(io::stderr(), "quorate: {error}");

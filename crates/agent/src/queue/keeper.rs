@@ -15,6 +15,7 @@ use super::runner::Runner;
 use super::store::{Opened, Store};
 use crate::broker::Overlay;
 use crate::job::Jobs;
+use crate::logs::chain;
 use nodes::Nodes;
 use quorate_contract::exit;
 use quorate_contract::status::BrokerState;
@@ -507,17 +508,6 @@ impl Keeper {
 
 fn refused(why: &str) -> String {
     format!("nothing can be taken until the queue's log can be written: {why}")
-}
-
-/// An error with its sources.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// The end of tasks that nobody saw.

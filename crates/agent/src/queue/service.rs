@@ -3,7 +3,7 @@
 //! Owns: what each question comes to, and the conversations that last: waiting and attaching.
 
 use super::facts;
-use super::keeper::{Keeping, chain};
+use super::keeper::Keeping;
 use super::protocol::{
     Copies, Done, JobFacts, LaneChange, Opening, QUEUE, Question, Selection, Session, Submit,
     Submitted, Taken, Then, kind,
@@ -13,6 +13,7 @@ use super::slurm;
 use super::talk::{Hear, Say, there};
 use crate::broker::Services;
 use crate::job::protocol::{self, kind as stream};
+use crate::logs::chain;
 use quorate_contract::exit;
 use quorate_hostlist::IdSet;
 use quorate_queue::{JobId, Jobspec, Queue, QueueError, State, Time};

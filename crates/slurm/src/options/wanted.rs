@@ -275,9 +275,15 @@ fn urgency(reader: &Reader<'_>) -> Result<u8, OptionError> {
     if reader.settings.has("hold") {
         return Ok(0);
     }
+    Ok(urgency_of(nice))
+}
+
+/// The urgency of a job of this niceness, 1 to 31: begun steps of 100 down from the usual one, whole ones
+/// up.
+pub fn urgency_of(nice: i64) -> u8 {
     let steps = if nice > 0 { nice.saturating_add(99) / 100 } else { nice / 100 };
     let urgency = i64::from(URGENCY).saturating_sub(steps).clamp(1, 31);
-    Ok(u8::try_from(urgency).expect("it is clamped to 1 to 31"))
+    u8::try_from(urgency).expect("it is clamped to 1 to 31")
 }
 
 /// Files of a job, their patterns as templates of the queue.

@@ -1,7 +1,7 @@
 //! Dependencies on other jobs, and how people name jobs.
 
 use super::{ValueError, digits};
-use quorate_queue::{Condition, JobId};
+use quorate_queue::{ArrayElement, Condition, JobId};
 
 const EXPECTED: &str = "a list of dependencies such as afterok:17:18,afterany:20 or singleton";
 
@@ -12,6 +12,19 @@ pub struct JobRef {
     pub job: JobId,
     /// The index in the array.
     pub index: Option<u32>,
+}
+
+impl JobRef {
+    /// Whether it means a job of this number and this place in an array: one that is in none, a job of
+    /// an array by its index, or each job of the array.
+    pub fn means(self, id: JobId, element: Option<ArrayElement>) -> bool {
+        match (self.index, element) {
+            (Some(index), Some(element)) => element.array == self.job && element.index == index,
+            (Some(_), None) => false,
+            (None, Some(element)) => element.array == self.job,
+            (None, None) => id == self.job,
+        }
+    }
 }
 
 impl std::fmt::Display for JobRef {
@@ -132,5 +145,14 @@ mod tests {
         {
             assert!(matches!(dependencies(text), Err(ValueError::Form { .. })), "{text}");
         }
+    }
+
+    #[test]
+    fn a_reference_means_a_job_a_task_of_an_array_or_all_of_it() {
+        let element = |index| Some(ArrayElement { array: JobId(17), index, limit: None });
+        let means = |text: &str, id, element| job_ref(text).unwrap().means(JobId(id), element);
+        assert!(means("17", 17, None) && !means("17", 18, None) && !means("17_1", 17, None));
+        assert!(means("17", 18, element(1)) && means("17_1", 18, element(1)));
+        assert!(!means("17_2", 18, element(1)) && !means("18", 18, element(1)));
     }
 }

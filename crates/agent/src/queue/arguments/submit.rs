@@ -318,7 +318,7 @@ impl SubmitArgs {
 
 /// The words of a refusal, with flags in place of fields.
 fn refused(error: &dyn std::error::Error) -> String {
-    let text = crate::queue::keeper::chain(error);
+    let text = crate::logs::chain(error);
     let flags = [
         ("request.tasksPerNode", "--tasks-per-node"),
         ("request.coresPerTask", "--cpus-per-task"),

@@ -2,8 +2,9 @@
 //! as what is to be printed.
 
 use super::{clock, environment, socket, user};
+use crate::logs::chain;
 use crate::queue::client::{self, Own};
-use crate::queue::keeper::{Keeping, chain};
+use crate::queue::keeper::Keeping;
 use crate::queue::protocol::{CommandLine, Question};
 use quorate_contract::exit;
 use quorate_queue::{JobId, Queue, QueueError, State, Time};
@@ -112,16 +113,7 @@ fn failed(text: &str) -> Printed {
 
 /// The jobs that a reference means: one, one of an array, or all of an array that are not over.
 fn meant(queue: &Queue, reference: JobRef) -> Vec<JobId> {
-    let all = queue.jobs().filter(|job| {
-        let element = job.submission.element;
-        let of_array = element.filter(|element| element.array == reference.job);
-        match (reference.index, of_array) {
-            (Some(index), Some(element)) => element.index == index,
-            (Some(_), None) => false,
-            (None, Some(_)) => true,
-            (None, None) => job.id == reference.job,
-        }
-    });
+    let all = queue.jobs().filter(|job| reference.means(job.id, job.submission.element));
     all.map(|job| job.id).collect()
 }
 
@@ -241,10 +233,7 @@ fn update(queue: &mut Queue, now: Time, id: JobId, changes: &[Change]) -> Result
         match change {
             Change::TimeLimit(seconds) => queue.set_time_limit(now, id, *seconds)?,
             Change::Nice(nice) => {
-                let steps = nice.div_euclid(100);
-                let usual = i64::from(quorate_queue::URGENCY);
-                let urgency = usual.saturating_sub(steps).clamp(1, 31);
-                queue.set_urgency(now, id, u8::try_from(urgency).unwrap_or(1))?;
+                queue.set_urgency(now, id, quorate_slurm::options::urgency_of(*nice))?;
             }
             // The limit of an array belongs to its submission here.
             Change::ArrayLimit(_) => {

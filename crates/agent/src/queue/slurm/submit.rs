@@ -12,8 +12,8 @@ use quorate_queue::{Copies, JobId};
 use quorate_slurm::options::{
     Context, Distribution, Input, MPI_LIST, Mpi, OptionError, Settings, Tool, Wanted, parse, wanted,
 };
-use quorate_slurm::script;
 use quorate_slurm::value::JobRef;
+use quorate_slurm::{message, script};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
@@ -31,14 +31,14 @@ pub(super) fn run(tool: Tool, words: &[String]) -> anyhow::Result<i32> {
         }
     };
     for note in &job.notes {
-        writeln!(std::io::stderr(), "{}: {note}", name(tool))?;
+        writeln!(std::io::stderr(), "{}: {note}", tool.name())?;
     }
     let unknown = depend(&mut job)?;
     if let Some(reference) = unknown {
         writeln!(
             std::io::stderr(),
             "{0}: error: Batch job submission failed: Job dependency problem: there is no job {1}",
-            name(tool),
+            tool.name(),
             reference.job
         )?;
         return Ok(exit::FAILED);
@@ -46,14 +46,6 @@ pub(super) fn run(tool: Tool, words: &[String]) -> anyhow::Result<i32> {
     match tool {
         Tool::Srun => srun(job),
         _ => sbatch(job),
-    }
-}
-
-fn name(tool: Tool) -> &'static str {
-    match tool {
-        Tool::Sbatch => "sbatch",
-        Tool::Srun => "srun",
-        Tool::Salloc => "salloc",
     }
 }
 
@@ -89,7 +81,7 @@ fn job(
     let settings = Settings::merge(tool, &directives, environment, &line)?;
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let submit_line =
-        std::iter::once(name(tool)).chain(words.iter().map(String::as_str)).collect::<Vec<_>>();
+        std::iter::once(tool.name()).chain(words.iter().map(String::as_str)).collect::<Vec<_>>();
     let context = Context {
         clock: clock(),
         environment,
@@ -124,12 +116,7 @@ fn depend(job: &mut Wanted) -> anyhow::Result<Option<JobRef>> {
     let question = Question::Jobs(Selection::default());
     let (all, _): (Vec<JobFacts>, i32) = client::list(&socket(), &question)?;
     let meant = |reference: JobRef| -> Vec<JobId> {
-        let is_it = |job: &&JobFacts| match (reference.index, job.array) {
-            (Some(index), Some(array)) => array.array == reference.job && array.index == index,
-            (Some(_), None) => false,
-            (None, Some(array)) => array.array == reference.job,
-            (None, None) => job.id == reference.job,
-        };
+        let is_it = |job: &&JobFacts| reference.means(job.id, job.array);
         all.iter().filter(is_it).map(|job| job.id).collect()
     };
     Ok(job.depend(meant).err())
@@ -165,12 +152,7 @@ fn sbatch(mut job: Wanted) -> anyhow::Result<i32> {
             crate::sys::complain("the job would be taken");
             return Ok(());
         }
-        let id = submitted.first;
-        let text = match (client.parsable, client.quiet) {
-            (true, _) => format!("{id}\n"),
-            (false, 0) => format!("Submitted batch job {id}\n"),
-            (false, _) => String::new(),
-        };
+        let text = message::submitted(&client, submitted.first).unwrap_or_default();
         std::io::stdout().write_all(text.as_bytes()).context("cannot write the answer")
     })
 }
