@@ -115,6 +115,14 @@ fn a_step_outside_of_scripts_is_a_job_whose_output_comes_back() {
 }
 
 #[test]
+fn the_version_is_data_and_goes_to_stdout() {
+    let (pods, desk) = (cluster(2), Desk::new());
+    for name in ["sbatch", "srun", "squeue", "scontrol"] {
+        assert_eq!(desk.says(&pods, &[name, "--version"]), "slurm-wlm 22.05.8\n", "{name}");
+    }
+}
+
+#[test]
 fn what_slurm_would_refuse_is_refused_in_its_words() {
     let (pods, desk) = (cluster(1), Desk::new());
     fs::write(desk.path().join("bad.sh"), "#!/bin/sh\n#SBATCH --frobnicate\ntrue\n").unwrap();

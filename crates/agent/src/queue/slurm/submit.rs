@@ -57,7 +57,8 @@ fn job(
 ) -> Result<Result<Wanted, i32>, OptionError> {
     let line = parse(tool, words)?;
     if line.options.iter().any(|(option, _)| option.name == "version") {
-        crate::sys::complain(quorate_slurm::VERSION);
+        // A reader that has gone wants nothing more.
+        let _ = writeln!(std::io::stdout(), "{}", quorate_slurm::VERSION);
         return Ok(Err(exit::OK));
     }
     let said = |name: &str| {
