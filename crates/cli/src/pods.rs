@@ -9,7 +9,7 @@ mod environment;
 mod volumes;
 
 use crate::player::PodId;
-use crate::sandbox::PodMount;
+use crate::sandbox::{PodMount, Source};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, PodSpec, PodTemplateSpec, Secret};
 use quorate_api::jobset::JobSet;
 use quorate_contract::paths;
@@ -103,6 +103,22 @@ pub struct LocalPod {
     pub directories: Vec<PathBuf>,
     /// Seconds from SIGTERM to SIGKILL.
     pub grace_seconds: u64,
+}
+
+impl LocalPod {
+    #[must_use]
+    /// The pod where nothing is mounted: its temporary files are where they lie on this machine.
+    pub fn unmounted(mut self) -> Self {
+        let own = |m: &&PodMount| m.path == Path::new(volumes::TEMPORARY_DIR);
+        if let Some(PodMount { source: Source::Host(dir), .. }) = self.mounts.iter().find(own) {
+            for (name, value) in &mut self.env {
+                if name == volumes::TEMPORARY_VARIABLE {
+                    *value = dir.to_string_lossy().into_owned();
+                }
+            }
+        }
+        self
+    }
 }
 
 /// A pod's place in the cluster, known before it exists.

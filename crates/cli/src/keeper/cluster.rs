@@ -127,7 +127,10 @@ impl Keeper {
             id: id.clone(),
         };
         let scratch = self.input.dir.join(VOLUMES).join(&display);
-        let pod = self.input.objects.pod(&facts, &scratch).map_err(|e| e.to_string())?;
+        let mut pod = self.input.objects.pod(&facts, &scratch).map_err(|e| e.to_string())?;
+        if let Sandbox::None = self.input.sandbox {
+            pod = pod.unmounted();
+        }
         let io = |what: &'static str| move |e: io::Error| format!("cannot make {what}: {e}");
         // A replaced pod starts with empty volumes.
         let _ = fs::remove_dir_all(&scratch);

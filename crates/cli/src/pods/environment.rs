@@ -1,6 +1,7 @@
 //! The environment of a container: the caller's variables, then the container's own, with values
 //! from the downward API and from planned ConfigMaps and Secrets.
 
+use super::volumes::{TEMPORARY_DIR, TEMPORARY_VARIABLE, has_own_temporary};
 use super::{Build, COMPLETION_INDEX, HOST_NAME, PodError};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Container, EnvVar};
@@ -25,6 +26,9 @@ impl Build<'_> {
         let id = &self.facts.id;
         set(HOST_NAME, format!("{}-{}-{}-{}", self.objects.name(), id.group, id.job, id.index));
         set(names::INDEX, id.index.to_string());
+        if has_own_temporary(container) {
+            set(TEMPORARY_VARIABLE, TEMPORARY_DIR.to_owned());
+        }
         for source in container.env_from.iter().flatten() {
             let prefix = source.prefix.as_deref().unwrap_or_default();
             if let Some(r) = &source.config_map_ref {

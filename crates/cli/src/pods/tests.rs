@@ -191,6 +191,31 @@ fn volumes_become_mounts_and_the_agent_is_bound() {
 }
 
 #[test]
+fn temporary_files_of_a_pod_are_its_own_unless_the_container_says_where_they_go() {
+    let own = |pod: &LocalPod| {
+        let mount = pod.mounts.iter().find(|m| m.path == Path::new("/quorate/tmp"));
+        mount.map(|m| (m.source.clone(), m.read_only))
+    };
+    let dir = PathBuf::from("/scratch/.tmp");
+    let plain = pod(&|_| {}).unwrap();
+    assert_eq!(env_of(&plain, "TMPDIR").as_deref(), Some("/quorate/tmp"));
+    assert_eq!(own(&plain), Some((Source::Host(dir.clone()), false)));
+    assert!(plain.directories.contains(&dir));
+    // Where nothing is mounted the variable leads to the directory itself.
+    assert_eq!(env_of(&plain.unmounted(), "TMPDIR").as_deref(), Some("/scratch/.tmp"));
+
+    let named = pod(&|p| p["containers"][1]["env"] = json!([{"name": "TMPDIR", "value": "/fast"}]));
+    let named = named.unwrap();
+    assert_eq!((env_of(&named, "TMPDIR").as_deref(), own(&named)), (Some("/fast"), None));
+    let mounted = pod(&|p| {
+        p["volumes"] = json!([{"name": "tmp", "emptyDir": {}}]);
+        p["containers"][1]["volumeMounts"] = json!([{"name": "tmp", "mountPath": "/tmp"}]);
+    })
+    .unwrap();
+    assert_eq!((env_of(&mounted, "TMPDIR"), own(&mounted)), (None, None));
+}
+
+#[test]
 fn what_only_a_cluster_has_is_named() {
     let volume = |kind: Value| {
         move |p: &mut Value| {

@@ -8,6 +8,23 @@ use quorate_contract::paths;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// Where programs put temporary files (POSIX.1, environ(7)).
+pub(super) const TEMPORARY_VARIABLE: &str = "TMPDIR";
+/// A pod's own place for them: short, since sockets are made there. The machine's `/tmp` stays
+/// what it is, because people's programs and data lie there; but programs that take their PID for
+/// a unique name (Open MPI 5: `$TMPDIR/ompi.<pid>`) would meet those of other pods in it.
+pub(super) const TEMPORARY_DIR: &str = "/quorate/tmp";
+/// Its directory beside the volumes' ones, by a name that no volume can have.
+pub(super) const TEMPORARY_VOLUME: &str = ".tmp";
+
+/// Whether the pod gets a place for temporary files of its own: not where a volume or a
+/// variable of the container says already where they go.
+pub(super) fn has_own_temporary(container: &Container) -> bool {
+    let mounted = container.volume_mounts.iter().flatten().any(|m| m.mount_path == "/tmp");
+    let named = container.env.iter().flatten().any(|v| v.name == TEMPORARY_VARIABLE);
+    !mounted && !named
+}
+
 impl Build<'_> {
     pub(super) fn mounts(
         &self,
@@ -52,6 +69,15 @@ impl Build<'_> {
                 path: PathBuf::from(paths::AGENT),
                 source: Source::Host(self.objects.agent.clone()),
                 read_only: true,
+            });
+        }
+        if has_own_temporary(container) {
+            let dir = self.scratch.join(TEMPORARY_VOLUME);
+            directories.push(dir.clone());
+            mounts.push(PodMount {
+                path: PathBuf::from(TEMPORARY_DIR),
+                source: Source::Host(dir),
+                read_only: false,
             });
         }
         mounts.sort_by_key(|m| m.path.components().count());

@@ -100,6 +100,27 @@ fn shared_memory_processes_and_semaphores_are_apart() {
 }
 
 #[test]
+fn programs_of_equal_pids_on_two_pods_do_not_meet_in_temporary_files() {
+    let stage = Stage::new();
+    let done = stage.path("seen");
+    // What Open MPI 5 does: a directory named by the PID, removed at the end. Both are PID 1.
+    let launcher = format!(
+        "mkdir $TMPDIR/ompi.$$ && touch {0}.go; while [ ! -s {0} ]; do sleep 0.01; done; \
+         cat {0}; rmdir $TMPDIR/ompi.$$ && echo whole",
+        done.display()
+    );
+    let worker = format!(
+        "while [ ! -e {0}.go ]; do sleep 0.01; done; \
+         mkdir $TMPDIR/ompi.$$ && rmdir $TMPDIR/ompi.$$ && echo $TMPDIR > {0}.tmp; \
+         mv {0}.tmp {0}; {STAY}",
+        done.display()
+    );
+    let ran = stage.run(&["run", "-N", "2", "--", "x"], &launcher, &worker);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "/quorate/tmp\nwhole\n"), "{}", ran.err);
+    stage.expect_nothing_left();
+}
+
+#[test]
 fn volumes_are_mounted_where_this_machine_has_no_such_directory() {
     let stage = Stage::new();
     let file = stage.file(
