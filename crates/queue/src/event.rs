@@ -56,6 +56,13 @@ pub enum Event {
     },
     /// It got its nodes.
     Alloc(#[serde(with = "shared")] Arc<Allocation>),
+    /// A node of it was lost, and it goes on without that.
+    Shrink {
+        /// The node's broker.
+        rank: u32,
+        /// For people.
+        note: Box<str>,
+    },
     /// Its tasks run.
     Start {},
     /// All its tasks are gone.

@@ -5,13 +5,17 @@
 
 use crate::event::{Event, Outcome, Severity, Submission};
 use crate::id::JobId;
-use crate::jobspec::Jobspec;
+use crate::jobspec::{Jobspec, Program};
 use crate::pool::Allocation;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+
+/// The option of a job whose tasks are left alone when others fail, and of an instance that goes on
+/// without lost nodes whatever else it asked for.
+const NO_KILL: &str = "no-kill";
 
 /// Where a job is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -210,6 +214,24 @@ impl Job {
         }
     }
 
+    /// Whether it can go on without a node: it is a nested instance, whose other brokers do, and its
+    /// first node, where its script and its queue are, is another.
+    pub fn outlives(&self, rank: u32) -> bool {
+        let instance = matches!(self.spec().program, Program::Script { .. } | Program::Instance);
+        let mut parts = self.allocation.iter().flat_map(|allocation| &allocation.parts);
+        let first = parts.next().is_some_and(|part| part.rank != rank);
+        instance && first && parts.any(|part| part.rank == rank)
+    }
+
+    /// Whether it goes on without a node that is lost. Who asked to begin again does not, unless it
+    /// asked for that as well (the option `no-kill`).
+    pub fn shrinks_without(&self, rank: u32) -> bool {
+        let spec = self.spec();
+        self.outlives(rank)
+            && self.state == State::Run
+            && (!spec.requeue || spec.options.contains_key(NO_KILL))
+    }
+
     /// When its nodes are free at the latest.
     pub fn end_at_latest(&self) -> Time {
         match (self.allocated, self.time_limit) {
@@ -283,6 +305,9 @@ impl Job {
                 self.allocated = Some(time);
                 self.state = Run;
             }
+            (Event::Shrink { rank, .. }, Run) if self.outlives(*rank) => {
+                self.allocation = self.allocation.take().map(|had| Arc::new(had.without(*rank)));
+            }
             (Event::Start {}, Run) if self.started.is_none() => self.started = Some(time),
             (Event::Finish(outcome), Run | Cleanup)
                 if self.holds_nodes() && self.outcome.is_none() =>
@@ -351,6 +376,7 @@ impl Event {
             Self::Release {} => "release",
             Self::Limit { .. } => "limit",
             Self::Alloc(_) => "alloc",
+            Self::Shrink { .. } => "shrink",
             Self::Start {} => "start",
             Self::Finish(_) => "finish",
             Self::Free {} => "free",

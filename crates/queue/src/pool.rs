@@ -70,6 +70,12 @@ impl Allocation {
         self.parts.iter().map(|part| part.rank).collect()
     }
 
+    /// The same without a node.
+    #[must_use]
+    pub fn without(&self, rank: u32) -> Self {
+        Self { parts: self.parts.iter().filter(|part| part.rank != rank).cloned().collect() }
+    }
+
     /// Tasks on all nodes.
     pub fn tasks(&self) -> u64 {
         self.parts.iter().map(|part| u64::from(part.tasks)).sum()
@@ -276,17 +282,40 @@ impl Pool {
             return Err(PoolError::Job { job, what: "has no nodes" });
         };
         for part in &allocation.parts {
-            self.unlist(part.rank);
-            if let Some(node) = self.nodes.get_mut(&part.rank) {
-                // An offer may have become smaller meanwhile.
-                node.cores = node.cores.union(&part.cores).intersection(&node.offer.cores);
-                node.gpus = node.gpus.union(&part.gpus).intersection(&node.offer.gpus);
-                node.memory = (node.memory + part.memory).min(node.offer.memory);
-                node.jobs = node.jobs.saturating_sub(1);
-            }
-            self.list(part.rank);
+            self.put_back(part);
         }
         Ok(allocation)
+    }
+
+    fn put_back(&mut self, part: &Part) {
+        self.unlist(part.rank);
+        if let Some(node) = self.nodes.get_mut(&part.rank) {
+            // An offer may have become smaller meanwhile.
+            node.cores = node.cores.union(&part.cores).intersection(&node.offer.cores);
+            node.gpus = node.gpus.union(&part.gpus).intersection(&node.offer.gpus);
+            node.memory = (node.memory + part.memory).min(node.offer.memory);
+            node.jobs = node.jobs.saturating_sub(1);
+        }
+        self.list(part.rank);
+    }
+
+    /// Takes back what a job has of one node.
+    pub fn shrink(&mut self, job: JobId, rank: u32) -> Result<(), PoolError> {
+        let Some(held) = self.held.get_mut(&job) else {
+            return Err(PoolError::Job { job, what: "has no nodes" });
+        };
+        let had = std::mem::take(held);
+        *held = Arc::new(had.without(rank));
+        for part in had.parts.iter().filter(|part| part.rank == rank) {
+            self.put_back(part);
+        }
+        Ok(())
+    }
+
+    /// A broker is gone for good: nothing can be hoped for there.
+    pub fn forget(&mut self, rank: u32) {
+        self.unlist(rank);
+        self.nodes.remove(&rank);
     }
 
     /// Whether there is a free core at all.

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 enum Act {
     Submit { tasks: u32, nodes: Option<u32>, cores: u32, limit: Option<u64>, exclusive: bool },
     Array { count: u32, limit: u32 },
+    Instance { nodes: u32, requeue: bool },
     Depend { on: usize, condition: u8 },
     Cancel(usize),
     Hold(usize),
@@ -52,6 +53,8 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => submit,
         1 => (1..5_u32, 1..3_u32).prop_map(|(count, limit)| Act::Array { count, limit }),
+        2 => (1..4_u32, any::<bool>())
+            .prop_map(|(nodes, requeue)| Act::Instance { nodes, requeue }),
         2 => (any::<usize>(), 0..4_u8).prop_map(|(on, condition)| Act::Depend { on, condition }),
         2 => any::<usize>().prop_map(Act::Cancel),
         1 => any::<usize>().prop_map(Act::Hold),
@@ -156,6 +159,18 @@ impl World {
                     time_limit: *limit,
                     requeue,
                     ..Jobspec::command("j", &["true"])
+                };
+                self.submit(job, &Copies::One);
+            }
+            Act::Instance { nodes, requeue } => {
+                let request =
+                    Request { tasks: *nodes, nodes: Some((*nodes, *nodes)), ..Request::default() };
+                let program = quorate_queue::Program::Instance;
+                let job = Jobspec {
+                    request,
+                    program,
+                    requeue: *requeue,
+                    ..Jobspec::command("i", &["true"])
                 };
                 self.submit(job, &Copies::One);
             }
@@ -283,7 +298,9 @@ impl World {
         let mut cores: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for job in self.queue.jobs().filter(|job| job.holds_nodes()) {
             let allocation = job.allocation.as_ref().unwrap();
-            assert_eq!(allocation.tasks(), u64::from(job.spec().request.tasks));
+            let lost = job.history.iter().any(|(_, event)| matches!(event, Event::Shrink { .. }));
+            let tasks = u64::from(job.spec().request.tasks);
+            assert!(if lost { allocation.tasks() < tasks } else { allocation.tasks() == tasks });
             for part in &allocation.parts {
                 assert!(part.tasks > 0, "every node of a job has a task");
                 for core in part.cores.iter() {

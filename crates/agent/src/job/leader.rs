@@ -242,7 +242,10 @@ async fn lead(
         started,
         sink,
         events,
-        judge: Judge::new(placement.tasks(), request.no_kill),
+        judge: match placement.brokers.first() {
+            Some((root, _)) if request.instance => Judge::of_instance(placement.tasks(), *root),
+            _ => Judge::new(placement.tasks(), request.no_kill),
+        },
         desertion: Desertion::default(),
         left: placement.brokers.iter().copied().collect(),
         nodes: brokers.iter().enumerate().map(|(node, broker)| (*broker, node)).collect(),

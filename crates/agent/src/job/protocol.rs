@@ -197,6 +197,9 @@ pub struct Request {
     /// A failing task leaves the others alone.
     #[serde(default)]
     pub no_kill: bool,
+    /// Its tasks are the brokers of a nested instance, which goes on without those that are lost.
+    #[serde(default)]
+    pub instance: bool,
     /// The job's number in the queue, by which people know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,

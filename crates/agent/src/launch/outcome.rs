@@ -100,6 +100,8 @@ pub enum Cancel {
 pub struct Judge {
     tasks: u32,
     no_kill: bool,
+    /// Of a nested instance: the broker of rank 0. Only that and rank 0 count.
+    root: Option<u32>,
     ended: u32,
     code: i32,
     abort: Option<i32>,
@@ -168,6 +170,7 @@ impl Judge {
         Self {
             tasks,
             no_kill,
+            root: None,
             ended: 0,
             code: 0,
             abort: None,
@@ -178,11 +181,18 @@ impl Judge {
         }
     }
 
+    /// The same for the brokers of a nested instance: it ends with that of rank 0, and goes on without
+    /// any other that has met the rest. `root` is the broker on which rank 0 is.
+    pub fn of_instance(tasks: u32, root: u32) -> Self {
+        Self { root: Some(root), ..Self::new(tasks, true) }
+    }
+
     /// A task ended on `broker`, which people call `pod`.
     pub fn task_ended(&mut self, task: &Ended, broker: u32, pod: &str) -> Verdict {
         self.ended += 1;
         let (code, reason, what) = judge(task);
-        if code == 0 || task.stopped {
+        let spare = self.root.is_some() && task.rank > 0 && task.session == Session::Closed;
+        if code == 0 || task.stopped || spare {
             return Verdict::Continue;
         }
         self.code = self.code.max(code);
@@ -272,6 +282,9 @@ impl Judge {
     /// A broker with tasks of this job is gone, and `tasks` of them with it.
     pub fn broker_lost(&mut self, broker: u32, pod: &str, tasks: u32, why: &str) -> Verdict {
         self.ended += tasks;
+        if self.root.is_some_and(|root| root != broker) {
+            return Verdict::Continue;
+        }
         self.lost = true;
         self.fail(First {
             reason: Reason::BrokerLost,

@@ -350,6 +350,7 @@ fn request(job: &Job, config: &AgentConfig) -> Result<Request, String> {
         },
         place: Where::Allotted(shares(job, |part| part.tasks)),
         no_kill: option("no-kill").is_some(),
+        instance: false,
         queued: Some(job.id.0),
     })
 }
@@ -387,8 +388,8 @@ fn instance(job: &Job, config: &AgentConfig) -> Result<Request, String> {
             ..protocol::Command::default()
         },
         place: Where::Allotted(shares(job, |_| 1)),
-        // It goes on without a node that is lost.
         no_kill: true,
+        instance: true,
         queued: Some(job.id.0),
     })
 }

@@ -9,6 +9,13 @@ pub(crate) fn submit(pods: &Pods, rank: u32, words: &[&str]) -> u64 {
     submit_all(pods, rank, words)[0]
 }
 
+/// Submits a script; gives its number.
+pub(crate) fn submit_batch(pods: &Pods, words: &[&str]) -> u64 {
+    let output = run(pods, 0, &[&["batch"], words].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    stdout(&output).trim().parse().unwrap()
+}
+
 /// Submits jobs; gives their numbers.
 pub(crate) fn submit_all(pods: &Pods, rank: u32, words: &[&str]) -> Vec<u64> {
     let output = run(pods, rank, &[&["submit"], words].concat());

@@ -1,6 +1,6 @@
 //! Scripts and interactive allocations: jobs that are clusters.
 
-use crate::asking::{ended, job, submit, wait_for};
+use crate::asking::{ended, job, submit, submit_batch, wait_for};
 use crate::pods::signal;
 use crate::typing::{Marks, cluster, code, run, stderr, stdout, typed, wait, wait_gone};
 use std::fs;
@@ -86,6 +86,48 @@ fn an_allocation_whose_client_is_killed_gives_its_nodes_back() {
     wait_for(&pods, 1, "INACTIVE");
     let tree = || stdout(&run(&pods, 0, &["tree"]));
     wait("the instance to be forgotten", || (tree() == ".\n").then_some(()));
+}
+
+#[test]
+fn a_nested_cluster_goes_on_without_a_node_that_is_lost() {
+    let pods = cluster(3);
+    let marks = Marks::new();
+    let script = format!(
+        "quorate-agent run -N3 true || exit 21\n{}\n\
+         until [ -e {go} ]; do sleep 0.02; done\n\
+         quorate-agent run -N2 -n4 true || exit 22\n\
+         while quorate-agent submit --test-only -N3 true; do sleep 0.05; done\n\
+         quorate-agent submit -N2 -n4 --wait -Q true || exit 24\n\
+         exit 7\n",
+        marks.leave("up"),
+        go = marks.path("go").display(),
+    );
+    let wide = submit_batch(&pods, &["-N3", "-n6", "--wrap", &script]);
+    marks.pid("up");
+    pods.kill_broker(2);
+    wait("the job to shrink", || (job(&pods, wide)["ranks"] == "0-1").then_some(()));
+    pods.wait_running();
+    // What it had there is for others.
+    assert_eq!(ended(&pods, submit(&pods, 1, &["-n2", "--requires", "rank:2", "true"])), 0);
+    fs::write(marks.path("go"), "").unwrap();
+    assert_eq!(ended(&pods, wide), 7, "{}", stdout(&run(&pods, 0, &["attach", "1"])));
+    let events = stdout(&run(&pods, 0, &["events", "1"]));
+    assert!(events.contains("shrink") && events.contains("worker-0-1 was lost"), "{events}");
+    assert_eq!(ended(&pods, submit(&pods, 0, &["-n6", "true"])), 0, "all is free again");
+}
+
+#[test]
+fn a_nested_cluster_ends_with_its_first_node() {
+    let pods = cluster(3);
+    let marks = Marks::new();
+    let script = format!("{}\nexec sleep 1000", marks.leave("up"));
+    let one = submit_batch(&pods, &["-N2", "--requires", "worker", "--wrap", &script]);
+    let pid = marks.pid("up");
+    pods.kill_broker(1);
+    assert_eq!(ended(&pods, one), 69);
+    wait_gone(pid);
+    let why = job(&pods, one)["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("worker-0-0 was lost"), "{why}");
 }
 
 #[test]

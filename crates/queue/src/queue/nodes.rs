@@ -20,8 +20,9 @@ impl Queue {
         self.restless = true;
     }
 
-    /// A broker is lost with the tasks that it had. Its jobs fail, or go back into the queue if they
-    /// asked for that; their other nodes are freed once the shell says that their tasks are gone.
+    /// A broker is lost with the tasks that it had. Nested instances go on without it, if it was not
+    /// their first and they did not ask to begin again. Other jobs fail, or go back into the queue if
+    /// they asked for that; their other nodes are freed once the shell says that their tasks are gone.
     pub fn node_lost(&mut self, now: Time, rank: u32, why: &str) {
         self.pool.leave(rank);
         self.restless = true;
@@ -35,9 +36,20 @@ impl Queue {
             .map(|job| job.id)
             .collect();
         for id in hit {
-            self.fail(now, id, "node-lost", why);
+            if self.jobs[&id].shrinks_without(rank) {
+                self.happen(now, id, Event::Shrink { rank, note: why.into() });
+            } else {
+                self.fail(now, id, "node-lost", why);
+            }
         }
         self.settle(now);
+    }
+
+    /// A broker is lost, and will not come again: what only it could run is refused from now on.
+    pub fn node_gone(&mut self, now: Time, rank: u32, why: &str) {
+        self.node_lost(now, rank, why);
+        self.pool.forget(rank);
+        self.best = None;
     }
 
     /// Nothing new is started on a broker; what runs there goes on.

@@ -97,6 +97,7 @@ impl Queue {
         let Some(job) = self.jobs.get_mut(&id) else {
             return Err(Illegal { job: id, state: State::Inactive, event: event.name() });
         };
+        let shrunk = if let Event::Shrink { rank, .. } = &event { Some(*rank) } else { None };
         let before = (job.state, job.priority, job.end_at_latest(), job.holds_nodes());
         job.apply(now, event)?;
         let after = (job.state, job.priority, job.end_at_latest(), job.holds_nodes());
@@ -126,6 +127,10 @@ impl Queue {
             if let Some((array, _)) = limited {
                 *self.arrays.entry(array).or_default() += 1;
             }
+        }
+        if let Some(rank) = shrunk {
+            let _ = self.pool.shrink(id, rank);
+            self.restless = true;
         }
         if before.3 && !after.3 {
             let _ = self.pool.give_back(id);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::Outcome;
 use crate::job::Standing;
-use crate::jobspec::{Condition, Dependency, Jobspec, Request};
+use crate::jobspec::{Condition, Dependency, Jobspec, Program, Request};
 use crate::pool::Offer;
 use quorate_hostlist::IdSet;
 
@@ -24,16 +24,20 @@ struct Scene {
 fn scene_with(settings: Settings, cores: &[u32]) -> Scene {
     let mut queue = Queue::new(settings).unwrap();
     for (rank, cores) in (0..).zip(cores) {
-        queue.node_here(Offer {
-            rank,
-            host: format!("n{rank}"),
-            cores: IdSet::first_n(*cores),
-            gpus: IdSet::new(),
-            memory: 1 << 30,
-            properties: vec![format!("p{rank}")],
-        });
+        queue.node_here(offer(rank, *cores));
     }
     Scene { queue, now: T0, launched: vec![], stopped: vec![], log: vec![] }
+}
+
+fn offer(rank: u32, cores: u32) -> Offer {
+    Offer {
+        rank,
+        host: format!("n{rank}"),
+        cores: IdSet::first_n(cores),
+        gpus: IdSet::new(),
+        memory: 1 << 30,
+        properties: vec![format!("p{rank}")],
+    }
 }
 
 fn scene() -> Scene {
@@ -459,6 +463,46 @@ fn a_job_that_asked_for_it_runs_again_after_its_broker_was_lost() {
     assert_eq!(scene.standing(fails), Some(Standing::Failed));
     assert_eq!(scene.turn(), [again], "on the brokers that are left");
     assert_eq!(scene.queue.job(JobId(again)).unwrap().requeues, 1);
+}
+
+#[test]
+fn an_instance_goes_on_without_a_lost_node_but_its_first() {
+    let mut scene = scene();
+    let wide = |nodes| Jobspec {
+        program: Program::Instance,
+        request: Request { tasks: nodes * 4, nodes: Some((nodes, nodes)), ..Request::default() },
+        ..job()
+    };
+    let (first, again) = (scene.submit(wide(2)), Jobspec { requeue: true, ..wide(2) });
+    let again = scene.submit(again);
+    scene.turn();
+    let ranks = |scene: &Scene, id| scene.queue.job(JobId(id)).unwrap().allocation.clone().unwrap();
+    assert_eq!(ranks(&scene, first).ranks().to_string(), "2-3");
+    scene.queue.node_lost(scene.now, 3, "broker lost");
+    // Who asked to begin again does that instead.
+    scene.queue.node_lost(scene.now, 1, "broker lost");
+    scene.turn();
+    assert_eq!((scene.state(first), &scene.stopped[..]), (State::Run, &[again][..]));
+    assert_eq!(ranks(&scene, first).ranks().to_string(), "2");
+    // When it comes again its cores are for others.
+    scene.queue.node_here(offer(3, 4));
+    let next = scene.submit(sized(4, 10));
+    assert_eq!(scene.turn(), [next]);
+    assert_eq!(ranks(&scene, next).ranks().to_string(), "3");
+    scene.queue.node_lost(scene.now, 2, "broker lost");
+    scene.turn();
+    assert_eq!(scene.stopped, [again, first]);
+    scene.end(first, 69);
+    assert_eq!(scene.standing(first), Some(Standing::Failed));
+}
+
+#[test]
+fn what_only_a_broker_gone_for_good_could_run_is_refused() {
+    let mut scene = scene_with(Settings::default(), &[4, 4]);
+    scene.queue.node_gone(scene.now, 1, "broker lost");
+    assert!(scene.refused(sized(8, 10)).contains("cannot run it"));
+    let fits = scene.submit(sized(4, 10));
+    assert_eq!(scene.turn(), [fits]);
 }
 
 #[test]

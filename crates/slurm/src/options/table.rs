@@ -244,7 +244,7 @@ pub const TABLE: &[Opt] = &[
     yes("nice", "", Optional, ALL, "", "100 are one step of urgency"),
     bad("no-allocate", "Z", No, R, "", "nothing runs outside of the queue; leave it out"),
     nil("no-bell", "", No, A, "SALLOC_NO_BELL", "the terminal's bell is not rung"),
-    nil("no-kill", "k", Optional, ALL, "*NO_KILL", "a batch job or allocation goes on without a lost node where it can"),
+    yes("no-kill", "k", Optional, ALL, "*NO_KILL", "goes on without a lost node that is not its first"),
     yes("no-requeue", "", No, B, "SBATCH_NO_REQUEUE", ""),
     yes("no-shell", "", No, A, "", "the allocation stays until scancel"),
     bad("nodefile", "F", Required, ALL, "", "a file of names is not read; use --nodelist"),

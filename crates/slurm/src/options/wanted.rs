@@ -130,6 +130,10 @@ pub fn wanted(
     jobspec.urgency = urgency(&reader)?;
     // Slurm's default (JobRequeue=1); nothing waits at a terminal for a batch job.
     jobspec.requeue = tool == Tool::Sbatch && !settings.has("no-requeue");
+    let no_kill = settings.get("no-kill").filter(|setting| setting.value.as_deref() != Some("off"));
+    if no_kill.is_some() {
+        jobspec.options.insert("no-kill".to_owned(), String::new());
+    }
     let depend = reader.value("dependency", value::dependencies)?.unwrap_or_default();
     let Dependencies { on: dependencies, singleton } = depend;
     jobspec.singleton = singleton;

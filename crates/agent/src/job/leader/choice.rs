@@ -118,6 +118,7 @@ pub fn program(parallel: &Parallel) -> Request {
         },
         place: Where::Slots(ask),
         no_kill: false,
+        instance: false,
         queued: None,
     }
 }

@@ -182,3 +182,26 @@ fn peers_that_abort_because_a_rank_died_are_not_the_cause() {
     let outcome = judge.outcome(second());
     assert_eq!((outcome.exit_code, outcome.reason), (1, Reason::NotFinalized));
 }
+
+#[test]
+fn an_instance_goes_on_without_all_brokers_but_its_first() {
+    let mut judge = Judge::of_instance(4, 2);
+    let closed = |rank, end| Ended { session: Session::Closed, ..ended(rank, end) };
+    assert_eq!(judge.broker_lost(5, "worker-0-4", 1, "killed"), Verdict::Continue);
+    let killed = closed(3, TaskEnd::Signaled(9));
+    assert_eq!(judge.task_ended(&killed, 4, "worker-0-3"), Verdict::Continue);
+    judge.task_ended(&closed(0, TaskEnd::Exited(3)), 2, "worker-0-1");
+    judge.task_ended(&closed(1, TaskEnd::Exited(0)), 3, "worker-0-2");
+    assert!(judge.done());
+    assert_eq!(judge.outcome(second()).exit_code, 3);
+
+    let mut judge = Judge::of_instance(2, 2);
+    assert_eq!(judge.broker_lost(2, "worker-0-1", 1, "killed"), Verdict::End(Duration::ZERO));
+    judge.task_ended(&Ended { stopped: true, ..closed(1, TaskEnd::Signaled(15)) }, 3, "b");
+    assert_eq!(judge.outcome(second()).exit_code, exit::BROKER_LOST);
+
+    // Who has not met the others yet keeps them waiting.
+    let mut judge = Judge::of_instance(2, 0);
+    let never = Ended { session: Session::Open, ..ended(1, TaskEnd::Exited(1)) };
+    assert_eq!(judge.task_ended(&never, 1, "worker-0-0"), Verdict::End(LINGER));
+}

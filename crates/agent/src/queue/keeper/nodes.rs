@@ -19,6 +19,8 @@ pub(super) struct Nodes {
     known: BTreeMap<u32, (Arc<Inventory>, bool)>,
     /// News that came by a wait.
     lost: Vec<Offline>,
+    /// Brokers that will not come again.
+    gone: usize,
 }
 
 impl Nodes {
@@ -26,7 +28,7 @@ impl Nodes {
     pub(super) fn new(overlay: Overlay) -> Self {
         let (mut membership, losses) = (overlay.membership(), overlay.offline());
         membership.mark_changed();
-        Self { overlay, membership, losses, known: BTreeMap::new(), lost: Vec::new() }
+        Self { overlay, membership, losses, known: BTreeMap::new(), lost: Vec::new(), gone: 0 }
     }
 
     /// Waits for news. Safe to cancel.
@@ -52,8 +54,7 @@ impl Nodes {
         }
         for Offline { rank, reason } in std::mem::take(&mut self.lost) {
             let pod = self.overlay.config().display_name(rank);
-            queue.node_lost(now, rank, &format!("{pod} was lost: {reason}"));
-            self.known.remove(&rank);
+            self.lose(queue, now, rank, &format!("{pod} was lost: {reason}"));
         }
         let membership = self.membership.borrow_and_update().clone();
         let gone: Vec<u32> = self
@@ -65,8 +66,7 @@ impl Nodes {
         for rank in gone {
             // Lost without a word of it: the news was missed.
             let pod = self.overlay.config().display_name(rank);
-            queue.node_lost(now, rank, &format!("{pod} is not connected any more"));
-            self.known.remove(&rank);
+            self.lose(queue, now, rank, &format!("{pod} is not connected any more"));
         }
         for (rank, member) in &membership.online {
             let takes = !member.torpid && !member.draining;
@@ -84,8 +84,19 @@ impl Nodes {
         }
         let config = self.overlay.config();
         // Until all have come once, what does not fit may fit later.
-        let complete = membership.online.len() as u32 >= membership.size;
+        let complete = (membership.online.len() + self.gone) as u32 >= membership.size;
         queue.set_may_grow(!complete || config.max_size > membership.size);
+    }
+
+    /// In a nested instance nobody starts a broker again that was lost.
+    fn lose(&mut self, queue: &mut Queue, now: Time, rank: u32, why: &str) {
+        let known = self.known.remove(&rank).is_some();
+        if self.overlay.settings().outer_marks.is_none() {
+            queue.node_lost(now, rank, why);
+        } else if known {
+            queue.node_gone(now, rank, why);
+            self.gone += 1;
+        }
     }
 
     fn offer(&self, rank: u32, member: &Member) -> Offer {
