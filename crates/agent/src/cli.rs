@@ -8,7 +8,8 @@ use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
 use crate::queue::arguments::{
     AllocArgs, AttachArgs, BatchArgs, CancelArgs, EventsArgs, HoldArgs, InfoArgs, JobsArgs,
-    KillArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs, WaitArgs,
+    KillArgs, PurgeArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs,
+    WaitArgs,
 };
 use crate::queue::slurm;
 use crate::{broker, install, instance, query, rsh, start, testbed, version};
@@ -50,6 +51,7 @@ enum Verb {
     Release(ReleaseArgs),
     Requeue(RequeueArgs),
     Update(UpdateArgs),
+    Purge(PurgeArgs),
     Events(EventsArgs),
     #[command(subcommand)]
     Queue(QueueVerb),
@@ -97,6 +99,7 @@ impl Cli {
             Verb::Release(args) => args.run(),
             Verb::Requeue(args) => args.run(),
             Verb::Update(args) => args.run(),
+            Verb::Purge(args) => args.run(),
             Verb::Events(args) => args.run(),
             Verb::Queue(verb) => verb.run(),
             Verb::Resource(verb) => verb.run(),

@@ -15,9 +15,11 @@ mod known;
 mod meeting;
 mod pmi;
 pub mod proxy;
+pub mod signal;
 pub mod tree;
 
 use crate::broker::{Launching, Overlay, Services, life};
+use crate::job::Jobs;
 use crate::settings::Flags;
 use crate::sys;
 use anyhow::Context;
@@ -109,12 +111,14 @@ pub fn run(options: &Options, launching: &Arc<dyn Launching>) -> anyhow::Result<
 
 /// Joins this broker to what is known of instances: of those within its cluster, and, on rank 0 of an
 /// instance, of that one to the cluster around it.
-pub fn register(overlay: &Overlay, services: &mut Services) {
+pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
     let settings = overlay.settings();
     let variable = |name: &str| std::env::var(name).ok();
     let outer = variable(env::SOCKET).map(PathBuf::from);
     let outer = outer.filter(|path| settings.outer_marks.is_some() && *path != settings.socket());
-    Known::default().register(overlay, services, outer.clone());
+    let known = Known::default();
+    known.register(overlay, services, outer.clone());
+    signal::register(jobs, &known, services);
     if let Some(outer) = outer
         && overlay.rank() == 0
     {

@@ -4,6 +4,7 @@
 //! Decisions are pure functions in their own modules; `spawn`, `records` and `sweep` touch
 //! processes and files, `affinity`, `memory` and `topology` read what the kernel tells.
 
+pub mod accelerators;
 pub mod affinity;
 pub mod environment;
 pub mod memory;

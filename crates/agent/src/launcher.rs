@@ -61,7 +61,7 @@ impl Launching for Launcher {
         self.observed.register(services);
         rsh::register(&self.jobs, overlay, services);
         hosts::register(overlay, services);
-        instance::register(overlay, services);
+        instance::register(&self.jobs, overlay, services);
         queue::register(&self.jobs, overlay, services);
     }
 

@@ -3,7 +3,7 @@
 //! Names follow Flux RFC 18 and 21 where the meaning is the same.
 
 use crate::id::{ArrayElement, JobId};
-use crate::jobspec::Jobspec;
+use crate::jobspec::{EarlySignal, Jobspec};
 use crate::pool::Allocation;
 use crate::queue::Lane;
 use crate::time::Time;
@@ -119,6 +119,15 @@ pub enum Event {
     },
     /// A queue is as said from now on.
     Lane(Box<Lane>),
+}
+
+impl Event {
+    /// It got the signal before its end.
+    pub(crate) fn warning(signal: Option<EarlySignal>) -> Self {
+        let number = signal.map_or(0, |signal| signal.number);
+        let note = format!("signal {number} before its time limit");
+        Self::Exception { kind: "signal".into(), severity: Severity::Note, note: note.into() }
+    }
 }
 
 /// A job as it was taken.

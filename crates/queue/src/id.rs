@@ -1,5 +1,6 @@
 //! Numbers of jobs.
 
+use quorate_hostlist::IdSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -48,6 +49,34 @@ pub struct ArrayElement {
     /// How many jobs of the array may run at once; `None` as many as fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// All of the array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<ArraySpan>,
+}
+
+/// The indices of an array, as each of its jobs is told of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ArraySpan {
+    /// How many there are.
+    pub count: u32,
+    /// The smallest.
+    pub least: u32,
+    /// The largest.
+    pub most: u32,
+    /// From the smallest to the next; 1 where there is only one.
+    pub step: u32,
+}
+
+impl ArraySpan {
+    /// That of a set of indices; `None` of none.
+    pub fn of(indices: &IdSet) -> Option<Self> {
+        let mut all = indices.iter();
+        let least = all.next()?;
+        let step = all.next().map_or(1, |second| second - least);
+        let count = u32::try_from(indices.len()).unwrap_or(u32::MAX);
+        Some(Self { count, least, most: indices.last().unwrap_or(least), step })
+    }
 }
 
 #[cfg(test)]

@@ -110,6 +110,8 @@ pub struct Job {
     pub allocation: Option<Arc<Allocation>>,
     /// Its nodes are with others again.
     pub freed: bool,
+    /// It got the signal before its end, in this attempt.
+    pub warned: bool,
     /// How its tasks ended.
     pub outcome: Option<Box<Outcome>>,
     /// The first fatal exception.
@@ -136,6 +138,7 @@ impl Job {
             ended: None,
             allocation: None,
             freed: false,
+            warned: false,
             outcome: None,
             cause: None,
             requeues: 0,
@@ -240,6 +243,14 @@ impl Job {
         }
     }
 
+    /// When it is to get the signal before its end: not before its tasks run, and once.
+    pub fn warn_at(&self) -> Option<Time> {
+        let signal = self.spec().signal.filter(|_| self.state == State::Run && !self.warned)?;
+        let (started, end) = (self.started?, self.end_at_latest());
+        let at = Time(end.0.saturating_sub(u64::from(signal.seconds) * 1000)).max(started);
+        (at < end && end != Time::NEVER).then_some(at)
+    }
+
     /// What became of it; `None` while it is not over.
     pub fn standing(&self) -> Option<Standing> {
         (self.state == State::Inactive).then(|| match &self.cause {
@@ -319,7 +330,10 @@ impl Job {
             (Event::Free {}, Cleanup) if self.holds_nodes() && self.outcome.is_some() => {
                 self.freed = true;
             }
-            (Event::Exception { severity: Severity::Note, .. } | Event::Memo { .. }, _) => {}
+            (Event::Exception { severity: Severity::Note, kind, .. }, _) => {
+                self.warned |= &**kind == "signal";
+            }
+            (Event::Memo { .. }, _) => {}
             (
                 Event::Exception { severity: Severity::Fatal, kind, note },
                 Depend | Priority | Sched | Run | Cleanup,
@@ -358,6 +372,7 @@ impl Job {
         self.ended = None;
         self.allocation = None;
         self.freed = false;
+        self.warned = false;
         self.outcome = None;
         self.cause = None;
     }

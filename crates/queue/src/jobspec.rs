@@ -26,6 +26,9 @@ pub struct Jobspec {
     /// Seconds from its start to its forced end; `None` has no end of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<u64>,
+    /// A signal some time before that end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<EarlySignal>,
     /// What is set on top of each pod's own environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
@@ -156,6 +159,19 @@ impl Streams {
     }
 }
 
+/// A signal that a job gets before its time limit is reached. It needs one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EarlySignal {
+    /// Its number on Linux, 1 to 64.
+    pub number: u8,
+    /// How many seconds before.
+    pub seconds: u32,
+    /// A batch script gets it, and not what it has started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub script: bool,
+}
+
 /// Another job that must come to something first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -261,6 +277,7 @@ impl Jobspec {
             program: Program::Command(command.iter().map(|&part| part.to_owned()).collect()),
             request: Request::default(),
             time_limit: None,
+            signal: None,
             environment: BTreeMap::new(),
             unset: Vec::new(),
             directory: String::new(),
@@ -285,6 +302,9 @@ impl Jobspec {
         range("urgency", u64::from(self.urgency), self.urgency <= MAX_URGENCY, "0 to 31")?;
         if let Some(seconds) = self.time_limit {
             range("timeLimit", seconds, seconds > 0, "at least one second")?;
+        }
+        if let Some(EarlySignal { number, .. }) = self.signal {
+            range("signal.number", number.into(), (1..=64).contains(&number), "1 to 64")?;
         }
         if self.singleton && self.name.is_empty() {
             return Err(JobspecError::SingletonWithoutName);

@@ -23,10 +23,11 @@ mod time;
 
 pub use constraint::{Constraint, ConstraintError};
 pub use event::{Copy, Entry, Event, Outcome, Severity, Submission};
-pub use id::{ArrayElement, JobId, JobIdError};
+pub use id::{ArrayElement, ArraySpan, JobId, JobIdError};
 pub use job::{Illegal, Job, Phase, Standing, State};
 pub use jobspec::{
-    Condition, Dependency, Jobspec, JobspecError, MAX_TEXT, Program, Request, Streams, URGENCY,
+    Condition, Dependency, EarlySignal, Jobspec, JobspecError, MAX_TEXT, Program, Request, Streams,
+    URGENCY,
 };
 pub use pool::{Allocation, NodeState, Offer, Part, Pool, PoolError};
 pub use queue::{Copies, Effect, Lane, Limits, Queue, QueueError, Replayed, Settings};

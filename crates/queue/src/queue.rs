@@ -59,6 +59,17 @@ pub enum Effect {
     Launch(JobId),
     /// End the job's tasks, then say [`Queue::finished`]. Asked for again, end them harder.
     Stop(JobId),
+    /// Send the signal before its end that the job asked for.
+    Warn(JobId),
+}
+
+impl Effect {
+    /// The job that it is about.
+    pub fn job(self) -> JobId {
+        match self {
+            Self::Launch(id) | Self::Stop(id) | Self::Warn(id) => id,
+        }
+    }
 }
 
 /// Why the queue refuses. Nothing has changed then.

@@ -3,6 +3,7 @@
 
 mod gpus;
 
+use crate::launch::accelerators;
 use crate::launch::affinity::Allowance;
 use crate::settings::Settings;
 use crate::sys;
@@ -37,6 +38,13 @@ pub struct Inventory {
     pub gpus: Vec<Gpu>,
 }
 
+/// The pod's accelerators; of a nested instance those that its job has.
+fn gpus(settings: &Settings) -> Vec<Gpu> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let all = gpus::detect(Path::new("/"), variable(gpus::NVIDIA_VARIABLE).as_deref());
+    if settings.outer_marks.is_some() { accelerators::within(&all, &variable) } else { all }
+}
+
 impl Inventory {
     /// Looks at this pod.
     pub fn detect(settings: &Settings) -> Self {
@@ -58,10 +66,7 @@ impl Inventory {
             pod: settings.pod.clone(),
             node: settings.node.clone(),
             addresses: addresses(settings.pod_ip.as_deref()),
-            gpus: gpus::detect(
-                Path::new("/"),
-                std::env::var(gpus::NVIDIA_VARIABLE).ok().as_deref(),
-            ),
+            gpus: gpus(settings),
             cpus: allowance.cpus,
         }
     }

@@ -202,11 +202,16 @@ impl Known {
         let _ = call.end(exit::OK, None).await;
     }
 
+    /// Whether an instance has its rank 0 in this pod, at this socket.
+    pub(super) fn is_here(&self, socket: &Path) -> bool {
+        self.tables().here.values().any(|here| here == socket)
+    }
+
     /// In the pod of an instance's rank 0: somebody wants to talk to it.
     async fn reached(&self, channel: Channel) {
         let socket: Option<PathBuf> = serde_json::from_slice(channel.first()).ok();
         // Only what has said that it is an instance: no other socket of this pod is anybody's to reach.
-        let socket = socket.filter(|path| self.tables().here.values().any(|here| here == path));
+        let socket = socket.filter(|path| self.is_here(path));
         let stream = match &socket {
             Some(path) => UnixStream::connect(path).await.map_err(|error| error.to_string()),
             None => Err("the instance has ended".to_owned()),

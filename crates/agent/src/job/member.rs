@@ -16,7 +16,7 @@ use crate::launch::outcome::{Ended, Session, TaskEnd};
 use crate::launch::records::Recorded;
 use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::{Slowest, Tail};
-use crate::launch::{sweep, text};
+use crate::launch::{accelerators, sweep, text};
 use crate::process_management::{Event, OverOverlay, Server, Ways};
 use crate::sys;
 use bytes::Bytes;
@@ -242,6 +242,7 @@ impl Tasks<'_> {
             }
             None => pod.allowance.sets(command.binding, tasks, command.cpus_per_task, turn),
         };
+        let seen = self.accelerators(tasks);
         let stdin = command.stdin;
         self.taken = Slowest::new(self.ranks.len());
         for (local, rank) in self.ranks.clone().into_iter().enumerate() {
@@ -250,6 +251,9 @@ impl Tasks<'_> {
                 self.taken.gone(local);
             }
             let cpus = sets[local].as_deref();
+            for (name, value) in seen.get(local).into_iter().flatten() {
+                env.insert((*name).into(), value.into());
+            }
             let started = self.start(&argv, &env, &cwd, cpus, local as u32, rank, wants_stdin);
             if let Err(end) = started {
                 self.running.push(Running::never(rank));
@@ -258,6 +262,20 @@ impl Tasks<'_> {
         }
         let pids: Vec<i32> = self.running.iter().map(|t| t.pid).filter(|pid| *pid > 0).collect();
         self.record = self.jobs.record(&format!("job-{}", self.launch.job), &pids);
+    }
+
+    /// Which accelerators each task of this pod is told of: of a job of the queue, its own.
+    fn accelerators(&self, tasks: u32) -> Vec<Vec<(&'static str, String)>> {
+        let membership = self.overlay.membership().borrow().clone();
+        let member = membership.online.get(&self.overlay.rank());
+        let share = self.launch.shares.get(self.node as usize);
+        let (Some(member), Some(share)) = (member, share) else { return Vec::new() };
+        let given = share.gpus.parse().unwrap_or_default();
+        let nested = self.overlay.settings().outer_marks.is_some();
+        let gpus = &member.inventory.gpus;
+        (0..tasks)
+            .map(|local| accelerators::visible(gpus, &given, (local, tasks), nested))
+            .collect()
     }
 
     /// Writes a job's script; gives the command that runs it.

@@ -232,6 +232,14 @@ impl Jobs {
         }
     }
 
+    /// Sends a signal to the first process of each of these groups: to a script, and not to what it has
+    /// started, which may pass it on.
+    pub fn signal_leaders(&self, signal: i32) {
+        for group in &self.tables().groups {
+            crate::sys::signal_process(*group, signal);
+        }
+    }
+
     /// Passes a signal on to all tasks of the jobs that are led here.
     pub fn signal_led(&self, signal: i32) {
         let Ok(signal) = u8::try_from(signal) else { return };

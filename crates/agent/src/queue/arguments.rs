@@ -15,7 +15,7 @@ mod submit;
 pub use alloc::AllocArgs;
 pub use attach::{AttachArgs, WaitArgs};
 pub use batch::BatchArgs;
-pub use change::{CancelArgs, HoldArgs, KillArgs, ReleaseArgs, RequeueArgs, UpdateArgs};
+pub use change::{CancelArgs, HoldArgs, KillArgs, PurgeArgs, ReleaseArgs, RequeueArgs, UpdateArgs};
 pub use look::{EventsArgs, InfoArgs, JobsArgs, QueueVerb, ResourceVerb};
 pub use submit::SubmitArgs;
 

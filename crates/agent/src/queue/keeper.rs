@@ -14,6 +14,7 @@ use super::output::spool_path;
 use super::runner::Runner;
 use super::store::{Opened, Store};
 use crate::broker::Overlay;
+use crate::instance::signal::Delivery;
 use crate::job::Jobs;
 use crate::logs::chain;
 use nodes::Nodes;
@@ -385,15 +386,12 @@ impl Keeper {
         if !gone.is_empty() {
             self.queue.retract(&gone);
             self.pending.retain(|entry| entry.job.is_none_or(|id| !gone.contains(&id)));
-            self.deferred.retain(|effect| {
-                let (Effect::Launch(id) | Effect::Stop(id)) = effect;
-                !gone.contains(id)
-            });
+            self.deferred.retain(|effect| !gone.contains(&effect.job()));
         }
         // What is ended need not wait; that it was is written down later.
         let (now, later): (Vec<Effect>, Vec<Effect>) = std::mem::take(&mut self.deferred)
             .into_iter()
-            .partition(|effect| matches!(effect, Effect::Stop(_)));
+            .partition(|effect| !matches!(effect, Effect::Launch(_)));
         self.deferred = later;
         for effect in now {
             self.carry_out(effect);
@@ -435,14 +433,31 @@ impl Keeper {
                 }
             }
             Effect::Stop(id) => self.runner.stop(id),
+            Effect::Warn(id) => {
+                let job = self.queue.job(id);
+                if let Some((job, signal)) = job.and_then(|job| Some((job, job.spec().signal?))) {
+                    let steps = !signal.script;
+                    let to = Delivery { signal: signal.number, script: signal.script, steps };
+                    self.runner.signal(job, to);
+                }
+            }
         }
     }
 
     fn tell_of(&mut self, entries: &[Entry]) {
         for entry in entries {
-            if let (Some(id), Event::Clean {}) = (entry.job, &entry.event) {
-                self.over += 1;
-                self.release_waiters(id);
+            match (entry.job, &entry.event) {
+                (Some(id), Event::Clean {}) => {
+                    self.over += 1;
+                    self.release_waiters(id);
+                }
+                (None, Event::Purge { jobs }) => {
+                    for id in jobs.iter().flat_map(|(first, last)| first.0..=last.0) {
+                        self.over = self.over.saturating_sub(1);
+                        let _ = std::fs::remove_file(spool_path(self.runner.dir(), id));
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -469,14 +484,7 @@ impl Keeper {
     fn forget_and_compact(&mut self) {
         if self.over > KEEP + KEEP_SLACK {
             let now = self.clock.now();
-            let before: Vec<JobId> = self.queue.jobs().map(|job| job.id).collect();
-            let gone = self.queue.purge(now, Time(0), KEEP);
-            self.over = self.over.saturating_sub(gone);
-            for id in before {
-                if self.queue.job(id).is_none() {
-                    let _ = std::fs::remove_file(spool_path(self.runner.dir(), id.0));
-                }
-            }
+            self.queue.purge(now, Time(0), KEEP);
             let (entries, effects) = self.queue.take();
             self.pending.extend(entries);
             self.deferred.extend(effects);

@@ -9,6 +9,7 @@ use super::output::{Files, Output, Reader, spool_path};
 use super::slurm;
 use crate::broker::Overlay;
 use crate::instance::UNTIL_INPUT_ENDS;
+use crate::instance::signal::{self, Delivery};
 use crate::job::Jobs;
 use crate::job::leader::{self, Handle, Led};
 use crate::job::protocol::{
@@ -228,6 +229,23 @@ impl Runner {
         output.end();
         self.table().remove(&id);
         let _ = shared.keeper.send(ended(id, led)).await;
+    }
+
+    /// Sends a signal to what a job runs: to its tasks, or, if it is a nested instance, to its script and
+    /// the tasks of its jobs. Tells whether it runs at all.
+    pub(super) fn signal(&self, job: &Job, to: Delivery) -> bool {
+        let Some(running) = self.running(job.id) else { return false };
+        if matches!(job.spec().program, Program::Command(_)) {
+            running.signal(to.signal.into());
+            return true;
+        }
+        let (runner, id) = (self.clone(), job.id);
+        tokio::spawn(async move {
+            if let Err(why) = signal::send(runner.overlay(), &id.to_string(), to).await {
+                tracing::warn!(job = %id, signal = to.signal, why, "a signal did not reach a job");
+            }
+        });
+        true
     }
 
     /// Ends a job's tasks; asked for again, at once.

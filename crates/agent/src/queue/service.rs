@@ -12,6 +12,7 @@ use super::runner::Running;
 use super::slurm;
 use super::talk::{Hear, Say, there};
 use crate::broker::Services;
+use crate::instance::signal::Delivery;
 use crate::job::protocol::{self, kind as stream};
 use crate::logs::chain;
 use quorate_contract::exit;
@@ -333,18 +334,22 @@ async fn tell_done(done: &[Done], say: &mut Say) -> Over {
 }
 
 async fn send_signal(keeping: &Keeping, selection: Selection, signal: i32, say: &mut Say) -> Over {
+    let Ok(signal) = u8::try_from(signal) else {
+        return Over::failed(format!("{signal} is no signal"));
+    };
     let jobs = match chosen(keeping, selection).await {
         Ok(jobs) => jobs,
         Err(error) => return Over::failed(error),
     };
     let mut done = Vec::with_capacity(jobs.len());
     for job in jobs {
-        let refused = match keeping.runner().running(job) {
-            Some(running) => {
-                running.signal(signal);
-                None
-            }
-            None => Some(format!("job {job} has no tasks")),
+        let runner = keeping.runner().clone();
+        let to = Delivery { signal, script: true, steps: true };
+        let send = move |queue: &Queue| queue.job(job).is_some_and(|job| runner.signal(job, to));
+        let refused = match keeping.look(send).await {
+            Ok(true) => None,
+            Ok(false) => Some(format!("job {job} has no tasks")),
+            Err(closed) => return Over::failed(closed.to_string()),
         };
         done.push(Done { job, refused });
     }

@@ -1,7 +1,38 @@
 //! Cancelling, holding, limits, order, and queues and brokers that take nothing.
 
-use crate::asking::{ended, job, states, submit, wait_for, wait_started};
+use crate::asking::{ended, job, states, submit, submit_all, wait_for, wait_started};
 use crate::typing::{Marks, cluster, code, run, stderr, stdout, wait_gone};
+
+#[test]
+fn a_job_gets_a_signal_before_its_time_is_over() {
+    let pods = cluster(1);
+    let script = "trap 'exit 9' USR1; while :; do sleep 0.02; done";
+    let words = ["-t", "60s", "--signal", "USR1@59", "sh", "-c", script];
+    let id = submit(&pods, 0, &words);
+    assert_eq!(ended(&pods, id), 9);
+    let output = run(&pods, 0, &["submit", "--signal", "USR1", "true"]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+}
+
+#[test]
+fn what_is_over_is_forgotten_when_asked_for() {
+    let pods = cluster(1);
+    let ids = submit_all(&pods, 0, &["--array", "0-4%2", "--wait", "true"]);
+    assert_eq!(ids.len(), 5);
+    let held = submit(&pods, 0, &["--urgency", "0", "true"]);
+    for (words, want) in [
+        (&["purge", "--older-than", "1h"][..], "0 jobs"),
+        (&["purge", "--keep", "2"], "3 jobs"),
+        (&["purge"], "2 jobs"),
+    ] {
+        let output = run(&pods, 0, words);
+        assert!(code(&output) == 0 && stderr(&output).contains(want), "{}", stderr(&output));
+    }
+    assert_eq!(states(&pods), ["PRIORITY"]);
+    let output = run(&pods, 0, &["info", "1"]);
+    assert!(stderr(&output).contains("forgotten"), "{}", stderr(&output));
+    assert_eq!(submit(&pods, 0, &["true"]), held + 1);
+}
 
 #[test]
 fn jobs_are_cancelled_in_every_state_and_their_tasks_are_gone() {

@@ -41,6 +41,21 @@ fn a_nested_cluster_has_the_cores_of_its_job_and_no_more() {
 }
 
 #[test]
+fn lines_of_a_script_are_options() {
+    let pods = cluster(3);
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("steps.sh");
+    fs::write(&script, "#!/bin/sh\n#QUORATE -N3 --name wide\necho $QUORATE_JOB_ID\n").unwrap();
+    let output = run(&pods, 1, &["batch", "-N2", "--watch", script.to_str().unwrap()]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "1\n"), "{}", stderr(&output));
+    let job = job(&pods, 1);
+    assert_eq!((&job["name"], &job["nodes"]), (&"wide".into(), &2.into()));
+    fs::write(&script, "#!/bin/sh\n#QUORATE --frobnicate\n").unwrap();
+    let output = run(&pods, 1, &["batch", script.to_str().unwrap()]);
+    assert!(code(&output) == 2 && stderr(&output).contains("line 2 of steps.sh"));
+}
+
+#[test]
 fn scripts_that_cannot_be_are_refused_with_the_way_out() {
     let pods = cluster(1);
     for (words, want) in [

@@ -99,6 +99,62 @@ fn jobs_are_shown_held_and_cancelled() {
 }
 
 #[test]
+fn jobs_of_an_array_know_how_many_there_are() {
+    let (pods, desk) = (cluster(2), Desk::new());
+    let line = "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT \
+                $SLURM_ARRAY_TASK_MIN $SLURM_ARRAY_TASK_MAX $SLURM_ARRAY_TASK_STEP";
+    desk.says(&pods, &["sbatch", "-a", "2-10:4%1", "-o", "%A_%a.txt", "-W", "--wrap", line]);
+    for index in ["2", "6", "10"] {
+        let said = fs::read_to_string(desk.path().join(format!("1_{index}.txt"))).unwrap();
+        assert!(said.lines().any(|line| line == format!("1 {index} 3 2 10 4")), "{said}");
+    }
+}
+
+#[test]
+fn signals_go_to_steps_to_the_script_or_to_both() {
+    let (pods, desk) = (cluster(2), Desk::new());
+    // The script ends when it, and its step, have both heard what was for them.
+    let text = "#!/bin/bash\n\
+                trap 'echo script USR1' USR1\n\
+                trap 'echo script USR2; over=1' USR2\n\
+                srun -n1 bash -c 'trap \"echo step USR1\" USR1; trap \"exit 0\" USR2; echo up >up; \
+                while :; do sleep 0.02; done' &\n\
+                until [ \"$over\" ]; do sleep 0.02; done\n\
+                wait\nexit 0\n";
+    fs::write(desk.path().join("job.sh"), text).unwrap();
+    desk.says(&pods, &["sbatch", "-n1", "-o", "out.txt", "job.sh"]);
+    wait("the step", || fs::read(desk.path().join("up")).ok().filter(|up| !up.is_empty()));
+    let heard = |what: &str| {
+        wait(what, || {
+            let said = fs::read_to_string(desk.path().join("out.txt")).ok()?;
+            said.lines().any(|line| line == what).then_some(said)
+        })
+    };
+    desk.says(&pods, &["scancel", "-s", "USR1", "1"]);
+    let said = heard("step USR1");
+    assert!(!said.contains("script USR1"), "{said}");
+    desk.says(&pods, &["scancel", "-b", "-s", "USR1", "1"]);
+    let said = heard("script USR1");
+    assert_eq!(said.matches("step USR1").count(), 1, "{said}");
+    desk.says(&pods, &["scancel", "-f", "-s", "USR2", "1"]);
+    assert_eq!(wait_for(&pods, 1, "INACTIVE")["code"], 0);
+}
+
+#[test]
+fn a_script_is_warned_before_its_time_is_over() {
+    let (pods, desk) = (cluster(2), Desk::new());
+    let text = "#!/bin/bash\n\
+                #SBATCH -t 1 --signal=B:TERM@59 -o out.txt\n\
+                trap 'echo saved; exit 3' TERM\n\
+                while :; do sleep 0.02; done\n";
+    fs::write(desk.path().join("job.sh"), text).unwrap();
+    desk.says(&pods, &["sbatch", "job.sh"]);
+    assert_eq!(wait_for(&pods, 1, "INACTIVE")["code"], 3);
+    let said = fs::read_to_string(desk.path().join("out.txt")).unwrap();
+    assert!(said.lines().any(|line| line == "saved"), "{said}");
+}
+
+#[test]
 fn a_step_outside_of_scripts_is_a_job_whose_output_comes_back() {
     let (pods, desk) = (cluster(2), Desk::new());
     let script = "cat; echo $SLURM_PROCID; exit $SLURM_PROCID";

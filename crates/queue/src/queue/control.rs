@@ -163,6 +163,9 @@ impl Queue {
             if job.state == State::Run && job.end_at_latest() <= now {
                 let seconds = job.time_limit.unwrap_or(0);
                 self.fail(now, id, "timeout", &format!("its time limit of {seconds} s is over"));
+            } else if job.warn_at().is_some_and(|at| at <= now) {
+                self.happen(now, id, Event::warning(job.spec().signal));
+                self.effects.push(Effect::Warn(id));
             } else {
                 self.stirred.push_back(id);
             }

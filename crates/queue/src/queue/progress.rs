@@ -99,8 +99,10 @@ impl Queue {
         };
         let shrunk = if let Event::Shrink { rank, .. } = &event { Some(*rank) } else { None };
         let before = (job.state, job.priority, job.end_at_latest(), job.holds_nodes());
+        let warning = job.warn_at();
         job.apply(now, event)?;
         let after = (job.state, job.priority, job.end_at_latest(), job.holds_nodes());
+        let warned = job.warn_at();
         let started = job.started == Some(now);
         let allocation = job.allocation.clone().filter(|_| after.3 && !before.3);
         let limited = Self::limited(job);
@@ -116,6 +118,12 @@ impl Queue {
             self.timers.remove(&(before.2, id));
             if after.2 != Time::NEVER && after.0 == State::Run {
                 self.timers.insert((after.2, id));
+            }
+        }
+        if warning != warned {
+            self.timers.extend(warned.map(|at| (at, id)));
+            if let Some(at) = warning.filter(|at| *at != after.2) {
+                self.timers.remove(&(at, id));
             }
         }
         if let Some(allocation) = allocation {

@@ -1,8 +1,8 @@
 //! Taking jobs: all that can be known to be wrong is said at once, and nothing is taken then.
 
-use super::{Effect, Queue, QueueError};
+use super::{Queue, QueueError};
 use crate::event::{Event, Submission};
-use crate::id::{ArrayElement, JobId};
+use crate::id::{ArrayElement, ArraySpan, JobId};
 use crate::job::Job;
 use crate::jobspec::{Condition, Jobspec, Request};
 use crate::pool::{Pool, Want};
@@ -51,9 +51,12 @@ impl Copies {
             Self::One => Box::new(std::iter::once((None, None))),
             Self::Many(count) => Box::new((0..*count).map(|_| (None, None))),
             Self::Each { numbers } => Box::new(numbers.iter().map(|number| (None, Some(number)))),
-            Self::Array { indices, limit } => Box::new(indices.iter().map(move |index| {
-                (Some(ArrayElement { array: first, index, limit: *limit }), None)
-            })),
+            Self::Array { indices, limit } => {
+                let span = ArraySpan::of(indices);
+                Box::new(indices.iter().map(move |index| {
+                    (Some(ArrayElement { array: first, index, limit: *limit, span }), None)
+                }))
+            }
         }
     }
 }
@@ -99,10 +102,7 @@ impl Queue {
             self.forget(*id);
         }
         self.entries.retain(|entry| entry.job.is_none_or(|id| !jobs.contains(&id)));
-        self.effects.retain(|effect| {
-            let (Effect::Launch(id) | Effect::Stop(id)) = effect;
-            !jobs.contains(id)
-        });
+        self.effects.retain(|effect| !jobs.contains(&effect.job()));
         self.restless = true;
     }
 

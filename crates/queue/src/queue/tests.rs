@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::Outcome;
 use crate::job::Standing;
-use crate::jobspec::{Condition, Dependency, Jobspec, Program, Request};
+use crate::jobspec::{Condition, Dependency, EarlySignal, Jobspec, Program, Request};
 use crate::pool::Offer;
 use quorate_hostlist::IdSet;
 
@@ -18,6 +18,7 @@ struct Scene {
     now: Time,
     launched: Vec<u64>,
     stopped: Vec<u64>,
+    warned: Vec<u64>,
     log: Vec<Entry>,
 }
 
@@ -26,7 +27,7 @@ fn scene_with(settings: Settings, cores: &[u32]) -> Scene {
     for (rank, cores) in (0..).zip(cores) {
         queue.node_here(offer(rank, *cores));
     }
-    Scene { queue, now: T0, launched: vec![], stopped: vec![], log: vec![] }
+    Scene { queue, now: T0, launched: vec![], stopped: vec![], warned: vec![], log: vec![] }
 }
 
 fn offer(rank: u32, cores: u32) -> Offer {
@@ -83,6 +84,7 @@ impl Scene {
                     launched.push(id.0);
                 }
                 Effect::Stop(id) => self.stopped.push(id.0),
+                Effect::Warn(id) => self.warned.push(id.0),
             }
         }
         self.log.extend(self.queue.take().0);
@@ -494,6 +496,40 @@ fn an_instance_goes_on_without_a_lost_node_but_its_first() {
     assert_eq!(scene.stopped, [again, first]);
     scene.end(first, 69);
     assert_eq!(scene.standing(first), Some(Standing::Failed));
+}
+
+#[test]
+fn a_job_is_warned_once_before_its_time_is_over() {
+    let mut scene = scene();
+    let warned = |seconds, limit| {
+        let signal = Some(EarlySignal { number: 10, seconds, script: false });
+        Jobspec { signal, ..sized(1, limit) }
+    };
+    let (long, short) = (scene.submit(warned(4, 10)), scene.submit(warned(60, 3)));
+    scene.turn();
+    // There is no more time than that: it is warned as soon as it runs.
+    scene.turn();
+    assert_eq!((&scene.warned[..], scene.queue.wake_at()), (&[short][..], Some(at(3))));
+    scene.now = at(3);
+    scene.turn();
+    assert_eq!((&scene.stopped[..], scene.queue.wake_at()), (&[short][..], Some(at(6))));
+    // More time moves the warning.
+    scene.queue.set_time_limit(scene.now, JobId(long), Some(12)).unwrap();
+    assert_eq!(scene.queue.wake_at(), Some(at(8)));
+    scene.now = at(8);
+    scene.turn();
+    scene.turn();
+    assert_eq!((&scene.warned[..], scene.queue.wake_at()), (&[short, long][..], Some(at(12))));
+    let last = scene.queue.job(JobId(long)).unwrap().history.last().unwrap().1.clone();
+    assert_eq!(last.name(), "exception");
+    scene.end(long, 0);
+    scene.turn();
+    assert_eq!(scene.standing(long), Some(Standing::Completed));
+    let refused = scene.refused(Jobspec {
+        signal: Some(EarlySignal { number: 65, seconds: 1, script: false }),
+        ..job()
+    });
+    assert_eq!(refused, "the job cannot be taken");
 }
 
 #[test]

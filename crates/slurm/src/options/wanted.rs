@@ -139,6 +139,9 @@ pub fn wanted(
     jobspec.singleton = singleton;
     let signal = reader.value("signal", value::early_signal)?;
     if let Some(signal) = signal {
+        let number = u8::try_from(signal.number).expect("the number of a signal is at most 64");
+        let EarlySignal { seconds, script, .. } = signal;
+        jobspec.signal = Some(quorate_queue::EarlySignal { number, seconds, script });
         jobspec.labels.insert(SIGNAL.to_owned(), signal.to_string());
     }
     let copies = match reader.value("array", value::array)? {

@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_reference_means_a_job_a_task_of_an_array_or_all_of_it() {
-        let element = |index| Some(ArrayElement { array: JobId(17), index, limit: None });
+        let element =
+            |index| Some(ArrayElement { array: JobId(17), index, limit: None, span: None });
         let means = |text: &str, id, element| job_ref(text).unwrap().means(JobId(id), element);
         assert!(means("17", 17, None) && !means("17", 18, None) && !means("17_1", 17, None));
         assert!(means("17", 18, element(1)) && means("17_1", 18, element(1)));

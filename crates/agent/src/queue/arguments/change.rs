@@ -79,6 +79,40 @@ pub struct UpdateArgs {
     place: Where,
 }
 
+/// Forget jobs that are over, with their output.
+///
+/// Without an option all of them. Their numbers are never given again.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  quorate-agent purge --older-than 7d
+  quorate-agent purge --keep 1000")]
+pub struct PurgeArgs {
+    /// Only those that ended so long ago: 90s, 15m, 2d; a bare number is minutes
+    #[arg(long, value_name = "TIME", value_parser = duration::seconds)]
+    older_than: Option<u64>,
+    /// Keep the last so many
+    #[arg(long, value_name = "N")]
+    keep: Option<u64>,
+    #[command(flatten)]
+    place: Where,
+}
+
+impl PurgeArgs {
+    /// Runs the verb; gives the code to exit with.
+    pub fn run(&self) -> anyhow::Result<i32> {
+        let (older_than, keep) = match (self.older_than, self.keep) {
+            (None, None) => (None, Some(0)),
+            given => given,
+        };
+        let hello = client::hello(&Question::Purge { older_than, keep }, client::Own::default());
+        client::ask(&self.place.path(), &hello, |answer| {
+            let count: u64 = client::read(&answer)?;
+            crate::sys::complain(&format!("{count} jobs are forgotten"));
+            Ok(())
+        })
+    }
+}
+
 impl CancelArgs {
     /// Runs the verb; gives the code to exit with.
     pub fn run(&self) -> anyhow::Result<i32> {

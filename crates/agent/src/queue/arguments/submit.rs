@@ -9,7 +9,8 @@ use crate::queue::client::{self, Own, Submissions};
 use crate::queue::protocol::{Copies, JobFacts, Question, Submit, Submitted, Taken, Then};
 use clap::Args;
 use quorate_contract::exit;
-use quorate_queue::{Constraint, Jobspec, Program, Request, Streams};
+use quorate_queue::{Constraint, EarlySignal, Jobspec, Program, Request, Streams};
+use quorate_slurm::value::ArrayRange;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::BufRead;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 ///
 /// In --output, --error, --input and --name, {{id}} is the job's number, {{name}} its name and {cc} the
 /// number of a copy, which stands in the command, too.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   quorate-agent submit -N2 -n8 -t 30m ./solver mesh.h5
   quorate-agent submit --cc 1-100 ./one-case {cc}
@@ -55,6 +56,9 @@ pub struct SubmitArgs {
     /// The time it may take: 90s, 15m, 1.5h, 2d; a bare number is minutes, and 1:30 is 90 seconds
     #[arg(short = 't', long, value_name = "TIME", value_parser = duration::seconds)]
     time_limit: Option<u64>,
+    /// A signal before that, such as USR1@120 (seconds; 60 without); B: in front for the script alone
+    #[arg(long, value_name = "SIGNAL", requires = "time_limit", value_parser = early_signal)]
+    signal: Option<EarlySignal>,
     /// What people call it (default: the command's name)
     #[arg(long, value_name = "NAME", visible_alias = "job-name")]
     name: Option<String>,
@@ -104,8 +108,11 @@ pub struct SubmitArgs {
     #[arg(long, value_name = "KEY[=VALUE]", value_parser = option)]
     option: Vec<(String, String)>,
     /// One job for each number of a set such as 1-100, which stands for {cc} in the command
-    #[arg(long, value_name = "SET", conflicts_with = "bcc")]
+    #[arg(long, value_name = "SET", conflicts_with_all = ["bcc", "array"])]
     cc: Option<String>,
+    /// An array, one job for each index: 0-9, 0-30:10, and 0-99%5 for at most 5 at once
+    #[arg(long, value_name = "RANGE", value_parser = array, conflicts_with = "bcc")]
+    array: Option<ArrayRange>,
     /// As many jobs as a set has numbers, all the same
     #[arg(long, value_name = "SET")]
     bcc: Option<String>,
@@ -117,7 +124,7 @@ pub struct SubmitArgs {
     #[arg(long)]
     wait: bool,
     /// Show the output until the end; exits with the job's code
-    #[arg(long, conflicts_with_all = ["wait", "cc", "bcc"])]
+    #[arg(long, conflicts_with_all = ["wait", "cc", "bcc", "array"])]
     watch: bool,
     /// With --wait, show how many are done
     #[arg(long, requires = "wait")]
@@ -240,6 +247,9 @@ impl SubmitArgs {
 
     fn submit(&self, program: Program, name: &str) -> Result<Submit, String> {
         let copies = match (&self.cc, &self.bcc) {
+            (None, None) if let Some(ArrayRange { indices, limit }) = &self.array => {
+                Copies::Array { indices: indices.to_string(), limit: *limit }
+            }
             (Some(set), _) => Copies::Each(numbers(set)?.to_string()),
             (None, Some(set)) => {
                 Copies::Many(u32::try_from(numbers(set)?.len()).unwrap_or(u32::MAX))
@@ -292,6 +302,7 @@ impl SubmitArgs {
                 exclusive: self.exclusive,
             },
             time_limit: self.time_limit.filter(|seconds| *seconds > 0),
+            signal: self.signal,
             directory: directory.map(text::encode).unwrap_or_default(),
             streams: Streams {
                 input: self.input.clone(),
@@ -330,7 +341,18 @@ fn refused(error: &dyn std::error::Error) -> String {
 }
 
 fn submitted_alone(args: &SubmitArgs) -> bool {
-    args.cc.is_none() && args.bcc.is_none()
+    args.cc.is_none() && args.bcc.is_none() && args.array.is_none()
+}
+
+fn array(text: &str) -> Result<ArrayRange, String> {
+    quorate_slurm::value::array(text).map_err(|error| crate::logs::chain(&error))
+}
+
+fn early_signal(text: &str) -> Result<EarlySignal, String> {
+    let read = quorate_slurm::value::early_signal(text);
+    let read = read.map_err(|error| crate::logs::chain(&error))?;
+    let number = u8::try_from(read.number).map_err(|error| error.to_string())?;
+    Ok(EarlySignal { number, seconds: read.seconds, script: read.script })
 }
 
 /// A command's own name.

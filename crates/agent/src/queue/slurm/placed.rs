@@ -1,8 +1,8 @@
 //! The variables of Slurm that a job of one of Slurm's names finds. Pure.
 
 use quorate_contract::{AgentConfig, env as names};
-use quorate_queue::{Job, Part, Program};
-use quorate_slurm::environment::{self, Placed, Share, Stepped, Task, Variables};
+use quorate_queue::{ArraySpan, Job, Part, Program};
+use quorate_slurm::environment::{self, ArrayPlace, Placed, Share, Stepped, Task, Variables};
 use quorate_slurm::options::{ACCOUNT, QOS};
 
 /// What a task alone knows; each pod sets these ([`crate::launch::environment::task`]).
@@ -44,7 +44,11 @@ pub(in crate::queue) fn variables(job: &Job, config: &AgentConfig, partition: &s
         user: (user.unwrap_or_else(|| uid.to_string()), uid),
         gid: uid,
         shares: shares.clone(),
-        array: None,
+        array: job.submission.element.and_then(|element| {
+            let ArraySpan { count, least, most, step } = element.span?;
+            let (job, index) = (element.array.0, element.index);
+            Some(ArrayPlace { job, index, count, least, most, step })
+        }),
         start,
         end: limit.map(|limit| start.saturating_add(limit)),
         restarts: job.requeues,
@@ -65,11 +69,6 @@ pub(in crate::queue) fn variables(job: &Job, config: &AgentConfig, partition: &s
         return all;
     }
     let mut all = environment::batch(&placed, 0);
-    if let Some(element) = job.submission.element {
-        // How many there are, and from where to where, the queue does not keep with each.
-        all.insert("SLURM_ARRAY_JOB_ID".to_owned(), element.array.to_string());
-        all.insert("SLURM_ARRAY_TASK_ID".to_owned(), element.index.to_string());
-    }
     all.remove("SLURM_TASK_PID");
     for (name, value) in LAUNCHERS {
         all.entry(name.to_owned()).or_insert_with(|| value.to_owned());

@@ -2,12 +2,13 @@
 //! as what is to be printed.
 
 use super::{clock, environment, socket, user};
+use crate::instance::signal::Delivery;
 use crate::logs::chain;
 use crate::queue::client::{self, Own};
 use crate::queue::keeper::Keeping;
 use crate::queue::protocol::{CommandLine, Question};
 use quorate_contract::exit;
-use quorate_queue::{JobId, Queue, QueueError, State, Time};
+use quorate_queue::{Job, JobId, Queue, QueueError, State, Time};
 use quorate_slurm::calendar::Clock;
 use quorate_slurm::facts::{Answer, View, queue};
 use quorate_slurm::scancel::{self, Target};
@@ -92,14 +93,9 @@ pub(in crate::queue) async fn answer(
             "squeue" => quorate_slurm::squeue(words, &view).into(),
             "sinfo" => quorate_slurm::sinfo(words, &view).into(),
             "sacct" => quorate_slurm::sacct(words, &view).into(),
-            "scancel" => {
-                cancel(queue, now, quorate_slurm::scancel(words, &view), &|job, signal| {
-                    runner.running(job).is_some_and(|running| {
-                        running.signal(signal);
-                        true
-                    })
-                })
-            }
+            "scancel" => cancel(queue, now, quorate_slurm::scancel(words, &view), &|job, to| {
+                runner.signal(job, to);
+            }),
             "scontrol" => control(queue, now, quorate_slurm::scontrol(words, &view)),
             name => failed(&format!("{name}: error: this agent has no such command")),
         }
@@ -140,7 +136,7 @@ fn cancel(
     queue: &mut Queue,
     now: Time,
     order: scancel::Order,
-    signal_to: &dyn Fn(JobId, i32) -> bool,
+    send: &dyn Fn(&Job, Delivery),
 ) -> Printed {
     let (jobs, step, signal, target, ask, errors) = match order {
         scancel::Order::Say(answer) => return answer.into(),
@@ -158,16 +154,14 @@ fn cancel(
             "scancel: error: steps are cancelled by the srun that started them, or with their job",
         );
     }
-    if target == Target::Script && signal.is_some() {
-        return failed(
-            "scancel: error: a signal for the script alone is not supported here: leave --batch out",
-        );
-    }
     let active =
         |queue: &Queue, id: JobId| queue.job(id).is_some_and(|job| job.state != State::Inactive);
     let mut printed = each(queue, "scancel", &jobs, |queue, id| match signal {
         Some(signal) => {
-            signal_to(id, signal);
+            let (script, steps) = (target != Target::Steps, target != Target::Script);
+            if let (Some(job), Ok(signal)) = (queue.job(id), u8::try_from(signal)) {
+                send(job, Delivery { signal, script, steps });
+            }
             Ok(())
         }
         // Who was cancelled with another has ended already.
