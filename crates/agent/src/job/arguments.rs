@@ -9,14 +9,18 @@ use crate::launch::affinity::Binding;
 use crate::launch::place::{Ask, Distribution, Spread, Tasks};
 use crate::launch::text;
 use crate::local::Hello;
+use crate::queue::arguments::{called, run_now};
 use clap::{Args, ValueEnum};
 use quorate_contract::exit;
+use quorate_queue::{Jobspec, Program, Streams};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Start a program as a parallel job over the cluster's brokers.
+/// Run a program as a parallel job over the cluster's brokers, and wait for it.
 ///
-/// Prints the tasks' output and exits with the highest of their codes, 128+n for a signal, or the
+/// It is a job of the queue: it waits until there is room for it, and `jobs` shows it. It ends with this
+/// command. Prints the tasks' output and exits with the highest of their codes, 128+n for a signal, or the
 /// code of MPI_Abort. Ctrl-C is passed on to the tasks; a second one within a second kills them.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -33,9 +37,12 @@ pub struct RunArgs {
     /// CPUs of each task; it is bound to them
     #[arg(short = 'c', long, value_name = "N")]
     cpus_per_task: Option<u32>,
-    /// Allow more tasks than slots
+    /// Allow more tasks than slots; such a job is never one of the queue
     #[arg(short = 'O', long)]
     oversubscribe: bool,
+    /// Start it now, beside whatever runs, and not as a job of the queue
+    #[arg(long)]
+    direct: bool,
     /// The order of ranks over brokers
     #[arg(short = 'm', long, value_enum, default_value_t = Order::Block)]
     distribution: Order,
@@ -179,15 +186,62 @@ impl RunArgs {
         }
     }
 
+    /// The job of the queue that the flags mean; `None` if they mean none of it.
+    fn jobspec(&self) -> Option<Jobspec> {
+        let tasks = match (self.ntasks, self.nodes, self.tasks_per_node) {
+            (Some(tasks), ..) => tasks,
+            (None, Some(nodes), per_node) => nodes.saturating_mul(per_node.unwrap_or(1)),
+            (None, None, None) => 1,
+            // As many as there are brokers at the moment.
+            (None, None, Some(_)) => return None,
+        };
+        if self.direct || self.oversubscribe {
+            return None;
+        }
+        let mut options: BTreeMap<String, String> = [("mpi".to_owned(), word(self.mpi))].into();
+        let mut option = |given: bool, name: &str, value: &str| {
+            if given {
+                options.insert(name.to_owned(), value.to_owned());
+            }
+        };
+        option(self.cwd.is_some(), "cwd", "required");
+        option(self.pmi_port, "pmi-port", "");
+        option(self.unbuffered, "unbuffered", "");
+        option(self.no_kill, "no-kill", "");
+        option(matches!(self.stdin, Input::All), "stdin", "all");
+        option(matches!(self.distribution, Order::Cyclic), "distribution", "cyclic");
+        option(self.cpus_per_task.is_some(), "cpu-bind", "task");
+        option(matches!(self.cpu_bind, Bind::None), "cpu-bind", "none");
+        Some(Jobspec {
+            name: called(&self.command),
+            program: Program::Command(self.command.iter().map(text::encode).collect()),
+            request: quorate_queue::Request {
+                tasks,
+                nodes: self.nodes.map(|nodes| (nodes, nodes)),
+                tasks_per_node: self.tasks_per_node,
+                cores_per_task: self.cpus_per_task.unwrap_or(1),
+                ..quorate_queue::Request::default()
+            },
+            directory: directory(self.cwd.as_ref()).unwrap_or_default(),
+            streams: Streams {
+                input: (!matches!(self.stdin, Input::None)).then(|| "-".to_owned()),
+                ..Streams::default()
+            },
+            options,
+            ..Jobspec::command("", &[])
+        })
+    }
+
     /// Runs the job; gives the code to exit with.
     pub fn run(self) -> i32 {
         let labels = if self.label_io { Labels::Task } else { Labels::None };
         let stdin = !matches!(self.stdin, Input::None);
-        call(
-            self.socket.clone(),
-            &self.request(),
-            &Options { labels, stdin, waits_for_placement: true },
-        )
+        let spec = self.jobspec();
+        let options = Options { labels, stdin, waits_for_placement: spec.is_none() };
+        match spec {
+            Some(spec) => run_now(&client::socket(self.socket), spec, self.env, &options),
+            None => call(self.socket.clone(), &self.request(), &options),
+        }
     }
 }
 

@@ -128,6 +128,12 @@ impl Handle {
         let _ = self.events.send(Event::Stop { now });
     }
 
+    /// Says what the job's client says without more words: `KILL` or `OUTPUT_CLOSED` of
+    /// [`kind`](super::protocol::kind).
+    pub fn client(&self, kind: u8) {
+        let _ = self.events.send(Event::Client { kind, payload: Bytes::new() });
+    }
+
     /// Gives the tasks that read standard input a piece of it; `None` is its end.
     pub fn input(&self, piece: Option<Bytes>) {
         let kind = if piece.is_some() { kind::STDIN } else { kind::STDIN_END };

@@ -10,6 +10,7 @@ mod change;
 mod dependency;
 mod duration;
 mod look;
+mod run;
 mod submit;
 
 pub use alloc::AllocArgs;
@@ -17,7 +18,8 @@ pub use attach::{AttachArgs, WaitArgs};
 pub use batch::BatchArgs;
 pub use change::{CancelArgs, HoldArgs, KillArgs, PurgeArgs, ReleaseArgs, RequeueArgs, UpdateArgs};
 pub use look::{EventsArgs, InfoArgs, JobsArgs, QueueVerb, ResourceVerb};
-pub use submit::SubmitArgs;
+pub use run::run_now;
+pub use submit::{SubmitArgs, called};
 
 use super::protocol::{Done, JobFacts, Selection, Shown};
 use super::table;

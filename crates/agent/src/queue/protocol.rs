@@ -208,6 +208,10 @@ pub enum Then {
     Attach {
         /// Gives its tasks what this client sends as standard input.
         stdin: bool,
+        /// The job is there for this client alone: it ends when the client goes, and its output is not
+        /// kept.
+        #[serde(default)]
+        own: bool,
     },
 }
 

@@ -91,6 +91,11 @@ impl Running {
         self.handle.input(piece);
     }
 
+    /// Says what a client says that the job is there for, by its kind.
+    pub(super) fn client(&self, kind: u8) {
+        self.handle.client(kind);
+    }
+
     /// Reads its output from the beginning.
     pub(super) fn read(&self) -> Reader {
         self.output.read()

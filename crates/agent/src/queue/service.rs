@@ -1,25 +1,25 @@
 //! Rank 0's side of a call: answers questions by asking the keeper.
 //!
-//! Owns: what each question comes to, and the conversations that last: waiting and attaching.
+//! Owns: what each question comes to, and waiting; [`attach`] follows a job's streams.
+
+mod attach;
 
 use super::facts;
-use super::keeper::Keeping;
+use super::keeper::{Keeping, OWN};
 use super::protocol::{
     Copies, Done, JobFacts, LaneChange, Opening, QUEUE, Question, Selection, Session, Submit,
     Submitted, Taken, Then, kind,
 };
-use super::runner::Running;
 use super::slurm;
 use super::talk::{Hear, Say, there};
 use crate::broker::Services;
 use crate::instance::signal::Delivery;
-use crate::job::protocol::{self, kind as stream};
 use crate::logs::chain;
+use attach::Part;
 use quorate_contract::exit;
 use quorate_hostlist::IdSet;
 use quorate_queue::{JobId, Jobspec, Queue, QueueError, State, Time};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Jobs of one answer.
 const AT_ONCE: usize = 500;
@@ -159,7 +159,9 @@ async fn answer(
             Ok(jobs) => wait(keeping, jobs, hear, say).await,
             Err(error) => Over::failed(error),
         },
-        Question::Attach { job, stdin } => attach(keeping, job, stdin, hear, say).await,
+        Question::Attach { job, stdin } => {
+            attach::follow(keeping, job, Part { stdin, own: false }, hear, say).await
+        }
         Question::Lanes => match keeping.look(facts::lanes).await {
             Ok(lanes) if say.answer(&lanes).await => Over::ok(),
             Ok(_) => Over::gone(),
@@ -220,11 +222,14 @@ async fn take(keeping: &Keeping, opening: Opening, submit: Submit) -> Result<Sub
 async fn submit(
     keeping: &Keeping,
     opening: Opening,
-    submit: Submit,
+    mut submit: Submit,
     hear: &mut Hear,
     say: &mut Say,
 ) -> Over {
     let then = submit.then;
+    if let Then::Attach { own: true, .. } = then {
+        submit.spec.options.insert(OWN.to_owned(), String::new());
+    }
     let submitted = match take(keeping, opening, submit).await {
         Ok(submitted) => submitted,
         Err(error) => return Over::failed(error),
@@ -236,7 +241,9 @@ async fn submit(
     match then {
         Then::Nothing => Over::ok(),
         Then::Wait => wait(keeping, jobs.map(JobId).collect(), hear, say).await,
-        Then::Attach { stdin } => attach(keeping, submitted.first, stdin, hear, say).await,
+        Then::Attach { stdin, own } => {
+            attach::follow(keeping, submitted.first, Part { stdin, own }, hear, say).await
+        }
     }
 }
 
@@ -392,143 +399,6 @@ async fn wait(keeping: &Keeping, jobs: Vec<JobId>, hear: &mut Hear, say: &mut Sa
             return Over::gone();
         }
     }
-}
-
-/// Follows a job's streams. It may not have begun, or be over.
-async fn attach(
-    keeping: &Keeping,
-    job: JobId,
-    stdin: bool,
-    hear: &mut Hear,
-    say: &mut Say,
-) -> Over {
-    let (known, states) = match keeping.look(move |queue| look_at(queue, job)).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => return Over::failed(error),
-        Err(closed) => return Over::failed(closed.to_string()),
-    };
-    let mut over = match keeping.over(job).await {
-        Ok(over) => over,
-        Err(closed) => return Over::failed(closed.to_string()),
-    };
-    let wants_input = stdin && known;
-    let mut finished = states == State::Inactive;
-    // Until it has tasks there is nothing to read, and signals find nobody.
-    let mut early = Vec::new();
-    let running = loop {
-        let began = keeping.runner().began();
-        if let Some(running) = keeping.runner().running(job) {
-            break Some(running);
-        }
-        if finished {
-            break None;
-        }
-        tokio::select! {
-            _ = &mut over => finished = true,
-            () = began => {}
-            heard = hear.recv() => match heard {
-                None => return Over::gone(),
-                Some((stream::SIGNAL | stream::KILL, _)) => {
-                    let note = "who waited for it interrupted it".to_owned();
-                    let cancel = move |queue: &mut Queue, now| queue.cancel(now, job, &note);
-                    let _ = keeping.change(cancel).await;
-                }
-                Some(message) => early.push(message),
-            },
-        }
-    };
-    let mut reader = keeping.runner().read(job);
-    let mut taken = match &running {
-        Some(running) if wants_input => running.feed(),
-        _ => None,
-    };
-    let fed = taken.is_some();
-    // However this conversation ends: who reads it must not wait for more.
-    let _feeding = running.clone().filter(|_| fed).map(Feeding);
-    let mut told: u64 = 0;
-    for (kind, payload) in early {
-        if let Some(running) = running.as_ref().filter(|_| fed) {
-            match kind {
-                stream::STDIN => running.input(Some(payload)),
-                stream::STDIN_END => running.input(None),
-                _ => {}
-            }
-        }
-    }
-    loop {
-        let more = async {
-            match &mut taken {
-                Some(taken) => taken.changed().await.is_ok().then(|| *taken.borrow_and_update()),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            piece = reader.next() => match piece {
-                Some(piece) => {
-                    let Some((kind, payload)) = protocol::split(piece) else { continue };
-                    if !say.send(kind, &payload).await {
-                        return Over::gone();
-                    }
-                }
-                None => break,
-            },
-            all = more => match all {
-                Some(all) => {
-                    let count = u32::try_from(all - told).unwrap_or(u32::MAX);
-                    told = all;
-                    if !say.send(stream::TAKEN, &count.to_be_bytes()).await {
-                        return Over::gone();
-                    }
-                }
-                None => taken = None,
-            },
-            heard = hear.recv() => match (heard, &running) {
-                (None, _) => return Over::gone(),
-                (Some((stream::STDIN, payload)), Some(running)) if fed => {
-                    running.input(Some(payload));
-                }
-                (Some((stream::STDIN_END, _)), Some(running)) if fed => running.input(None),
-                (Some((stream::SIGNAL, payload)), Some(running)) => {
-                    if let Some(signal) = payload.first() {
-                        running.signal(i32::from(*signal));
-                    }
-                }
-                (Some((stream::KILL | stream::OUTPUT_CLOSED, _)), Some(_)) => {
-                    let note = "who was attached to it ended it".to_owned();
-                    let cancel = move |queue: &mut Queue, now| queue.cancel(now, job, &note);
-                    let _ = keeping.change(cancel).await;
-                }
-                (Some(_), _) => {}
-            },
-        }
-    }
-    if !finished {
-        let _ = over.await;
-    }
-    match facts_of(keeping, vec![job]).await.map(|mut facts| facts.pop()) {
-        Ok(Some(facts)) => {
-            let _ = say.answer(&facts).await;
-            let error = (!facts.why.is_empty()).then_some(facts.why);
-            Over { code: facts.code.unwrap_or(0).into(), error }
-        }
-        Ok(None) => Over::ok(),
-        Err(error) => Over::failed(error),
-    }
-}
-
-/// Ends the standard input of a job when it is dropped.
-struct Feeding(Arc<Running>);
-
-impl Drop for Feeding {
-    fn drop(&mut self) {
-        self.0.input(None);
-    }
-}
-
-/// Whether an attached client gives a job its input, and the job's state.
-fn look_at(queue: &Queue, id: JobId) -> Result<(bool, State), String> {
-    let Some(job) = queue.job(id) else { return Err(facts::unknown(queue, id)) };
-    Ok((job.spec().streams.input.as_deref() == Some("-"), job.state))
 }
 
 async fn set_lane(keeping: &Keeping, change: LaneChange, say: &mut Say) -> Over {

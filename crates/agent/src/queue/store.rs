@@ -161,6 +161,16 @@ impl Store {
 
     /// Makes entries durable, all or none.
     pub(super) fn append(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        self.write(entries, true)
+    }
+
+    /// Writes entries, all or none, that outlive this process and need not outlive the machine. The next
+    /// [`Store::append`] makes them durable as well.
+    pub(super) fn note(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        self.write(entries, false)
+    }
+
+    fn write(&mut self, entries: &[Entry], durable: bool) -> Result<(), StoreError> {
         self.buffer.clear();
         for entry in entries {
             log::encode(entry, &mut self.buffer);
@@ -169,7 +179,7 @@ impl Store {
             self.torn = true;
             // At the end of the file: it was opened for appending.
             self.file.write_all(&self.buffer)?;
-            self.file.sync_data()
+            if durable { self.file.sync_data() } else { Ok(()) }
         });
         if let Err(source) = written {
             let _ = self.mend();

@@ -11,7 +11,7 @@ fn an_instance_runs_jobs_on_its_nodes_alone() {
     let pods = cluster(4);
     let script = "quorate-agent run -n4 sh -c 'echo $QUORATE_TASK_RANK on $QUORATE_BROKER_NAME' && \
                   quorate-agent exec sh -c 'echo $QUORATE_BROKER_RANK is $QUORATE_HOST'";
-    let output = run(&pods, 3, &["run", "-N2", AGENT, "start", "--", "sh", "-c", script]);
+    let output = run(&pods, 3, &["run", "-N2", "-c2", AGENT, "start", "--", "sh", "-c", script]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let expected = [
         "0 on launcher-0-0",
@@ -44,7 +44,7 @@ fn an_instance_within_an_instance_has_nodes_of_its_own() {
     let output = run(&pods, 0, &["run", "-N2", AGENT, "start", "--", "sh", "-c", inner]);
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     let text = stderr(&output);
-    assert!(text.contains("the connected brokers that take tasks are 1"), "{text}");
+    assert!(text.contains("it asks for 2 nodes, and there are 1"), "{text}");
 }
 
 #[test]

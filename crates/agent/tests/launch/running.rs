@@ -35,14 +35,17 @@ fn options_after_the_command_are_the_commands() {
 #[test]
 fn requests_that_do_not_fit_are_refused_with_the_way_out() {
     let pods = cluster(2);
-    for (words, want) in [
-        (&["run", "-n5", "true"][..], "--oversubscribe"),
-        (&["run", "-N3", "-n3", "true"], "the connected brokers that take tasks are 2"),
-        (&["run", "-N2", "-n1", "true"], "ask for fewer nodes"),
-        (&["exec", "-r", "7", "true"], "rank 7"),
+    for (words, expected, want) in [
+        (&["run", "-n5", "true"][..], 1, "--oversubscribe"),
+        (&["run", "-N3", "-n3", "true"], 1, "it asks for 3 nodes, and there are 2"),
+        (&["run", "-N2", "-n1", "true"], 2, "every node needs a task"),
+        (&["run", "--direct", "-n5", "true"], 1, "--oversubscribe"),
+        (&["run", "--direct", "-N3", "true"], 1, "the connected brokers that take tasks are 2"),
+        (&["run", "--direct", "-N2", "-n1", "true"], 1, "ask for fewer nodes"),
+        (&["exec", "-r", "7", "true"], 1, "rank 7"),
     ] {
         let output = run(&pods, 0, words);
-        assert_eq!(code(&output), 1);
+        assert_eq!(code(&output), expected, "{words:?}");
         assert!(stderr(&output).contains(want), "{}", stderr(&output));
     }
     let output = run(&pods, 0, &["run", "-n5", "-O", "true"]);

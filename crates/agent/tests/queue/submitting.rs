@@ -2,7 +2,7 @@
 
 use crate::asking::{ended, job, states, submit, submit_all, wait_for, wait_started};
 use crate::typing::{Marks, cluster, code, run, stderr, stdout, typed};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 #[test]
@@ -196,4 +196,49 @@ fn constraints_choose_the_nodes() {
         assert_eq!(ended(&pods, id), 0);
         assert_eq!(job(&pods, id)["ranks"], expected, "{which}");
     }
+}
+
+#[test]
+fn a_program_that_is_run_waits_for_its_turn_and_ends_with_who_started_it() {
+    let pods = cluster(1);
+    let marks = Marks::new();
+    let held = format!("{} exec sleep 1000", marks.leave("first"));
+    let mut first = typed(&pods, 0, &["run", "-n2", "sh", "-c", &held]).spawn().unwrap();
+    let pid = marks.pid("first");
+    let second = typed(&pods, 0, &["run", "sh", "-c", "cat; exit 4"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .and_then(|mut child| {
+            child.stdin.take().unwrap().write_all(b"typed early\n")?;
+            Ok(child)
+        })
+        .unwrap();
+    wait_for(&pods, 2, "SCHED");
+    let output = run(&pods, 0, &["run", "--direct", "echo", "beside"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "beside\n"));
+    // Killed, it takes its job along.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    crate::typing::wait_gone(pid);
+    let output = second.wait_with_output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (4, "typed early\n"));
+    assert_eq!(states(&pods), ["cancelled", "failed"]);
+    // Nothing of what it wrote is kept: who ran it has read it.
+    assert!(!pods.dir(0).join("queue/output/2").exists());
+    let output = run(&pods, 0, &["run", "--tasks-per-node", "2", "true"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn who_waits_for_room_is_told_and_may_give_up() {
+    let pods = cluster(2);
+    let busy = submit(&pods, 0, &["-n4", "sleep", "1000"]);
+    wait_started(&pods, busy);
+    let mut child = typed(&pods, 1, &["run", "true"]).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("job 2 waits for nodes"), "{said}");
+    crate::pods::signal(i32::try_from(child.id()).unwrap(), 2);
+    assert_eq!(code(&child.wait_with_output().unwrap()), 130);
+    wait_for(&pods, 2, "cancelled");
 }

@@ -28,7 +28,7 @@ impl Pool {
     ///
     /// Without a number of nodes: the fullest node that holds all tasks, else as few nodes as hold
     /// them. With a number: as many as there may be, tasks evenly spread, on the nodes with the least
-    /// room that have enough. Deterministic.
+    /// room that have enough. Among equals those of the lowest ranks. Deterministic.
     pub(crate) fn place(&self, want: Want<'_>) -> Option<Allocation> {
         match want.request.nodes {
             None => self.on_one(want).or_else(|| self.on_few(want)),
@@ -71,15 +71,20 @@ impl Pool {
         let share = tasks.div_ceil(nodes);
         // The roomiest come first: behind the last that takes a whole share there is none.
         let whole = candidates.partition_point(|candidate| candidate.tasks >= share);
-        let chosen = match whole.checked_sub(nodes as usize) {
-            Some(first) => &candidates[first..whole],
-            None => &candidates[..nodes as usize],
-        };
+        let mut chosen = candidates;
+        if whole >= nodes as usize {
+            chosen.truncate(whole);
+            chosen.sort_unstable_by_key(|candidate| (candidate.tasks, candidate.rank));
+            chosen.truncate(nodes as usize);
+            chosen.reverse();
+        } else {
+            chosen.truncate(nodes as usize);
+        }
         let room: u64 = chosen.iter().map(|candidate| u64::from(candidate.tasks)).sum();
         if room < u64::from(tasks) {
             return None;
         }
-        Some(self.give(want, &spread(chosen, tasks)))
+        Some(self.give(want, &spread(&chosen, tasks)))
     }
 
     /// Nodes that can take at least one task, the roomiest first.

@@ -55,11 +55,11 @@ fn a_request_that_no_node_holds_goes_to_as_few_as_hold_it() {
 fn tasks_are_spread_evenly_over_a_given_number_of_nodes() {
     let pool = pool(&[4, 4, 4, 1]);
     let request = |tasks, nodes| Request { tasks, nodes: Some(nodes), ..Request::default() };
-    assert_eq!(place(&pool, &request(4, (2, 2))).unwrap(), "1:2x[0-1] 2:2x[0-1]");
+    assert_eq!(place(&pool, &request(4, (2, 2))).unwrap(), "0:2x[0-1] 1:2x[0-1]");
     assert_eq!(place(&pool, &request(1, (1, 1))).unwrap(), "3:1x[0]", "the least room comes first");
     // The small node takes what it can.
     assert_eq!(place(&pool, &request(8, (4, 4))).unwrap(), "0:3x[0-2] 1:2x[0-1] 2:2x[0-1] 3:1x[0]");
-    assert_eq!(place(&pool, &request(3, (1, 8))).unwrap(), "1:1x[0] 2:1x[0] 3:1x[0]");
+    assert_eq!(place(&pool, &request(3, (1, 8))).unwrap(), "0:1x[0] 1:1x[0] 3:1x[0]");
     assert_eq!(place(&pool, &request(5, (5, 5))), None);
     assert_eq!(place(&pool, &request(14, (4, 4))), None);
 }

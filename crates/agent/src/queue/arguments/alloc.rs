@@ -45,7 +45,7 @@ impl AllocArgs {
         };
         // It is there for as long as this process holds its input open.
         spec.streams.input = Some("-".to_owned());
-        let then = Then::Attach { stdin: true };
+        let then = Then::Attach { stdin: true, own: true };
         let submit = Submit { spec, copies: Copies::One, then, test: false };
         let own = Own { env: Some(streams::own_environment()), rules: self.submit.env.clone() };
         let hello = client::hello(&Question::Submit(Box::new(submit)), own);

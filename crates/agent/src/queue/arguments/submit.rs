@@ -257,7 +257,7 @@ impl SubmitArgs {
             (None, None) => Copies::One,
         };
         let then = if self.watch {
-            Then::Attach { stdin: self.input.as_deref() == Some("-") }
+            Then::Attach { stdin: self.input.as_deref() == Some("-"), own: false }
         } else if self.wait {
             Then::Wait
         } else {
@@ -328,7 +328,7 @@ impl SubmitArgs {
 }
 
 /// The words of a refusal, with flags in place of fields.
-fn refused(error: &dyn std::error::Error) -> String {
+pub(super) fn refused(error: &dyn std::error::Error) -> String {
     let text = crate::logs::chain(error);
     let flags = [
         ("request.tasksPerNode", "--tasks-per-node"),
@@ -356,7 +356,7 @@ fn early_signal(text: &str) -> Result<EarlySignal, String> {
 }
 
 /// A command's own name.
-pub(super) fn called(command: &[OsString]) -> String {
+pub fn called(command: &[OsString]) -> String {
     let first = command.first().map(Path::new);
     let name = first.and_then(Path::file_name).unwrap_or_default();
     name.to_string_lossy().into_owned()

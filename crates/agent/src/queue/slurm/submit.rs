@@ -197,8 +197,10 @@ fn srun(mut job: Wanted) -> anyhow::Result<i32> {
         spec.streams.input = Some("-".to_owned());
     }
     let labels = if spec.streams.label { Labels::Task } else { Labels::None };
-    let hello =
-        client::hello(&question(&job, Then::Attach { stdin: from_here }, false), nothing_more());
+    let hello = client::hello(
+        &question(&job, Then::Attach { stdin: from_here, own: true }, false),
+        nothing_more(),
+    );
     let options = streams::Options { labels, stdin: from_here, waits_for_placement: false };
     // A step is a job of the cluster that this is typed in, which in a script is the script's own.
     let end = streams::call(&streams::socket(None), &hello, &options);
