@@ -27,19 +27,36 @@ pub struct Cli {
     verb: Verb,
 }
 
+/// The command line of a [`Frequent`] verb.
+#[derive(Debug, Parser)]
+#[command(name = "quorate-agent", version, propagate_version = true, max_term_width = 100)]
+struct Brief {
+    #[command(subcommand)]
+    verb: Frequent,
+}
+
+/// Verbs that are started over and over, or that stay. The command line of one of these is read
+/// without that of all others: to put all of it together takes as many instructions as a third of a
+/// broker's start, and memory that its heap keeps.
+#[derive(Debug, Subcommand)]
+enum Frequent {
+    Broker(broker::life::Args),
+    Ready(query::ready::Args),
+    Run(RunArgs),
+    Submit(Box<SubmitArgs>),
+}
+
 /// What can be asked of the agent.
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    Frequent(Frequent),
     Install(install::Args),
-    Broker(broker::life::Args),
     Start(start::Args),
     #[command(subcommand)]
     Testbed(testbed::Verb),
-    Ready(query::ready::Args),
     #[command(subcommand)]
     Overlay(query::overlay::Verb),
-    Run(RunArgs),
-    Submit(Box<SubmitArgs>),
     Jobs(JobsArgs),
     Info(InfoArgs),
     Attach(AttachArgs),
@@ -78,17 +95,27 @@ enum Verb {
 }
 
 impl Cli {
+    /// Reads all words of a command line, the name that it was called by first.
+    pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        let verb = words.get(1).and_then(|word| word.to_str());
+        if verb.is_some_and(Frequent::has_subcommand) {
+            return Brief::try_parse_from(words)
+                .map(|brief| Self { verb: Verb::Frequent(brief.verb) });
+        }
+        Self::try_parse_from(words)
+    }
+
     /// Runs the verb; gives the code to exit with.
     pub fn run(self) -> anyhow::Result<i32> {
         match self.verb {
+            Verb::Frequent(Frequent::Broker(args)) => broker::life::run(&args, &launching()),
+            Verb::Frequent(Frequent::Ready(args)) => query::ready::run(&args),
+            Verb::Frequent(Frequent::Run(args)) => Ok(args.run()),
+            Verb::Frequent(Frequent::Submit(args)) => args.run(),
             Verb::Install(args) => install::run(&args),
-            Verb::Broker(args) => broker::life::run(&args, &launching()),
             Verb::Start(args) => start::run(&args, &launching()),
             Verb::Testbed(verb) => testbed::run(verb),
-            Verb::Ready(args) => query::ready::run(&args),
             Verb::Overlay(verb) => query::overlay::run(verb),
-            Verb::Run(args) => Ok(args.run()),
-            Verb::Submit(args) => args.run(),
             Verb::Jobs(args) => args.run(),
             Verb::Info(args) => args.run(),
             Verb::Attach(args) => args.run(),
@@ -125,15 +152,15 @@ fn launching() -> Arc<dyn Launching> {
 /// Parses the command line and runs it; errors are printed once, as a chain.
 pub fn main() -> i32 {
     // Launchers call the remote shell by a name of its own, with ssh's arguments.
-    let mut words = std::env::args_os();
-    let called = words.next().and_then(|name| Path::new(&name).file_name().map(OsString::from));
-    if called.as_ref().is_some_and(|name| rsh::CALLED.iter().any(|known| name == *known)) {
-        return rsh::client::run(words);
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let called = words.first().and_then(|name| Path::new(name).file_name());
+    if called.is_some_and(|name| rsh::CALLED.iter().any(|known| name == *known)) {
+        return rsh::client::run(words.into_iter().skip(1));
     }
-    if let Some(name) = called.as_deref().and_then(slurm::called) {
-        return slurm::run(name, words);
+    if let Some(name) = called.and_then(slurm::called) {
+        return slurm::run(name, words.into_iter().skip(1));
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(&words) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -146,5 +173,57 @@ pub fn main() -> i32 {
             crate::sys::complain(&format!("{error:#}"));
             exit::FAILED
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_command_line_is_sound() {
+        Cli::command().debug_assert();
+        Brief::command().debug_assert();
+    }
+
+    #[test]
+    fn a_frequent_verb_read_alone_is_what_it_is_among_all() {
+        for line in [
+            "quorate-agent broker --rank 3 --attempt 1 --with-parent",
+            "quorate-agent broker --no-such-flag",
+            "quorate-agent broker --help",
+            "quorate-agent broker --version",
+            "quorate-agent ready --help",
+            "quorate-agent run",
+            "quorate-agent run --help",
+            "quorate-agent run -N 2 -n 4 --label-io -- true --help",
+            "quorate-agent run -n many true",
+            "quorate-agent submit --help",
+            "quorate-agent submit -n 2 sleep 1",
+        ] {
+            let words = words(line);
+            let (alone, among) = (Cli::read(&words), Cli::try_parse_from(&words));
+            match (alone, among) {
+                (Ok(alone), Ok(among)) => assert_eq!(format!("{alone:?}"), format!("{among:?}")),
+                (Err(alone), Err(among)) => assert_eq!(alone.to_string(), among.to_string()),
+                (alone, among) => panic!("{line}: {alone:?}, but {among:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn other_verbs_and_options_before_a_verb_are_read_among_all() {
+        assert!(matches!(Cli::read(&words("quorate-agent jobs")).unwrap().verb, Verb::Jobs(_)));
+        let help = Cli::read(&words("quorate-agent --help")).unwrap_err().to_string();
+        for verb in ["broker", "ready", "run", "submit", "install", "jobs"] {
+            assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
+        }
+        let unknown = Cli::read(&words("quorate-agent brokr")).unwrap_err().to_string();
+        assert!(unknown.contains("broker"), "{unknown}");
     }
 }
