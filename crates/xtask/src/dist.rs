@@ -38,15 +38,35 @@ pub(crate) fn controller() -> Result<PathBuf> {
     build_static("quorate-controller", "controller")
 }
 
+/// Builds the agent as it is shipped, but with its symbols, into a directory of its own, and answers
+/// where it is; `map` gets the linker's account of what it put where.
+pub(crate) fn agent_with_symbols(target_dir: &Path, map: &Path) -> Result<PathBuf> {
+    let (name, target) = ("quorate-agent", host_target()?);
+    let mut command = workspace::cargo();
+    command.args(["rustc", "--locked", "--profile", "release", "--package", name, "--bin", name]);
+    command.args(["--target", &target]).arg("--target-dir").arg(target_dir);
+    command.args(["--", "-C", &format!("link-arg=-Wl,--no-demangle,-Map={}", map.display())]);
+    command.env("RUSTFLAGS", static_flags().trim()).env("CARGO_PROFILE_RELEASE_STRIP", "none");
+    let status = command.status().context("start cargo rustc")?;
+    ensure!(status.success(), "cargo rustc of {name} ended with {status}");
+    Ok(target_dir.join(target).join("release").join(name))
+}
+
 /// Builds a binary that needs no library of the image it runs in, and answers where it is.
 fn build_static(name: &str, profile: &str) -> Result<PathBuf> {
     let target = host_target()?;
     // A target of its own, so that the flag does not reach build scripts and macros.
     cargo_build(
         &["--profile", profile, "--package", name, "--bin", name, "--target", &target],
-        &format!("{} -C target-feature=+crt-static", flags()),
+        &static_flags(),
     )?;
     place(&workspace::target_dir().join(target).join(profile).join(name))
+}
+
+/// Symbols are mangled so that they say all of a function's type: the order of the agent's functions
+/// knows them by their names ([`crate::order`]).
+fn static_flags() -> String {
+    format!("{} -C target-feature=+crt-static -C symbol-mangling-version=v0", flags())
 }
 
 fn flags() -> String {

@@ -19,6 +19,7 @@ mod golden;
 mod kube;
 mod lint;
 mod mpi;
+mod order;
 mod suite;
 mod tally;
 mod workspace;
@@ -82,6 +83,8 @@ enum Chore {
     Golden,
     /// Builds the shipped binaries into target/dist.
     Dist,
+    /// Writes the order of the agent's functions in its binary; needs valgrind.
+    Order,
     /// The test cluster, a real Kubernetes on this machine: build, up, down, status, env, exec and
     /// more; `kube help` lists them.
     #[command(disable_help_flag = true)]
@@ -145,6 +148,7 @@ fn run(chore: &Chore) -> Result<bool> {
             }
             Ok(true)
         }
+        Chore::Order => order::run(),
         Chore::Deps => deps::run(),
         Chore::Kube { arguments } => kube::run(arguments),
         Chore::Mpi { chore: MpiChore::Setup { names } } => {
