@@ -5,6 +5,7 @@
 
 mod figure;
 mod machine;
+mod memory;
 mod operator;
 mod queue;
 mod rounds;

@@ -1,6 +1,7 @@
 //! What each benchmark measures, and against what.
 
 use super::figure::Figure;
+use super::memory;
 use super::rounds::{Contestant, Rounds, Samples};
 use crate::dist::Dist;
 use crate::mpi::{self, Mpi, fetch, programs};
@@ -50,34 +51,8 @@ fn bringup(dist: &Dist) -> Result<Vec<Figure>> {
         let what = format!("start --test-size {size} true");
         figures.push(take(&samples, &size.to_string(), "bringup", what)?.target(target));
     }
-    figures.extend(resident(dist)?);
+    figures.extend(memory::figures(dist)?);
     Ok(figures)
-}
-
-/// Resident memory of each of 64 brokers, once they are quorate, and of their supervisors.
-fn resident(dist: &Dist) -> Result<[Figure; 2]> {
-    // Every process whose program is the agent: brokers, supervisors, and the starter of them all.
-    let script = r#"for p in /proc/[0-9]*; do
-        [ "$(readlink "$p/exe")" = "$0" ] && grep VmRSS "$p/status"
-    done; true"#;
-    let mut command = Command::new(&dist.agent);
-    command.args(["start", "--test-size", "64", "--", "sh", "-c", script]).arg(&dist.agent);
-    let done = exec::capture(&mut command, "bench-resident", LIMIT)?;
-    ensure!(done.success(), "measuring memory: {}\n{}", done.how(), done.output.trim_end());
-    let mut samples: Vec<f64> = done
-        .output
-        .lines()
-        .filter_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok())
-        .map(|kilobytes: f64| kilobytes / 1024.0)
-        .collect();
-    ensure!(samples.len() > 64, "{} processes of 64 brokers were found", samples.len());
-    // A broker is larger than its supervisor, which does nothing but wait.
-    samples.sort_by(|a, b| b.total_cmp(a));
-    let (brokers, others) = samples.split_at(64);
-    Ok([
-        Figure::of("bringup", "memory of a broker, 64 of them", "MiB", brokers).target(4.0),
-        Figure::of("bringup", "memory of a supervisor", "MiB", others),
-    ])
 }
 
 /// Small programs in clusters that are up.
