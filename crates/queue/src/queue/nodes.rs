@@ -3,8 +3,10 @@
 use super::{Queue, QueueError};
 use crate::event::Event;
 use crate::id::JobId;
+use crate::job::State;
 use crate::pool::{NodeState, Offer};
 use crate::time::Time;
+use std::sync::Arc;
 
 impl Queue {
     /// A broker is here with what it offers. Jobs that it kept over a restart have their part still.
@@ -45,11 +47,21 @@ impl Queue {
         self.settle(now);
     }
 
-    /// A broker is lost, and will not come again: what only it could run is refused from now on.
+    /// A broker is lost, and will not come again: what only it could run is refused from now on, and
+    /// jobs that wait for it fail with what is missing.
     pub fn node_gone(&mut self, now: Time, rank: u32, why: &str) {
         self.node_lost(now, rank, why);
         self.pool.forget(rank);
         self.best = None;
+        let waiting: Vec<JobId> =
+            self.jobs.values().filter(|job| job.state < State::Run).map(|job| job.id).collect();
+        for id in waiting {
+            let spec = Arc::clone(&self.jobs[&id].submission.spec);
+            if let Err(QueueError::Infeasible { reason }) = self.feasible(&spec) {
+                self.fail(now, id, "unsatisfiable", &format!("{reason}: {why}"));
+            }
+        }
+        self.settle(now);
     }
 
     /// Nothing new is started on a broker; what runs there goes on.

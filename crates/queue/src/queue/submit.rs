@@ -127,7 +127,7 @@ impl Queue {
         Ok(limit)
     }
 
-    fn feasible(&mut self, spec: &Jobspec) -> Result<(), QueueError> {
+    pub(super) fn feasible(&mut self, spec: &Jobspec) -> Result<(), QueueError> {
         if self.may_grow {
             return Ok(());
         }

@@ -535,7 +535,24 @@ fn a_job_is_warned_once_before_its_time_is_over() {
 #[test]
 fn what_only_a_broker_gone_for_good_could_run_is_refused() {
     let mut scene = scene_with(Settings::default(), &[4, 4]);
+    let first = scene.submit(sized(4, 10));
+    scene.turn();
+    let waits = scene.submit(sized(8, 10));
+    let afterwards = Jobspec {
+        dependencies: vec![Dependency { on: Condition::AfterAny, job: JobId(first) }],
+        ..sized(8, 10)
+    };
+    let afterwards = scene.submit(afterwards);
     scene.queue.node_gone(scene.now, 1, "broker lost");
+    // They would be stuck for ever.
+    for id in [waits, afterwards] {
+        assert_eq!(scene.standing(id), Some(Standing::Failed));
+        let cause = scene.queue.job(JobId(id)).unwrap().cause.clone().unwrap();
+        assert_eq!(&*cause.note, "it asks for 8 cores, and there are 4: broker lost");
+    }
+    assert_eq!(scene.state(first), State::Run);
+    scene.end(first, 0);
+    scene.turn();
     assert!(scene.refused(sized(8, 10)).contains("cannot run it"));
     let fits = scene.submit(sized(4, 10));
     assert_eq!(scene.turn(), [fits]);
