@@ -11,6 +11,8 @@ mod corpus;
 mod lifecycle;
 #[path = "operator/programs.rs"]
 mod programs;
+#[path = "operator/queue.rs"]
+mod queue;
 #[path = "operator/truth.rs"]
 mod truth;
 #[path = "operator/verbs.rs"]

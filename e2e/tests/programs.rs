@@ -68,7 +68,7 @@ fn columns(name: &str, size: u32, state: &str) {
     assert_eq!(words[..4], [name, &size, &online, state], "{line}");
     let heads = LAB.kubectl(&["get", "mc", name]).unwrap();
     let heads: Vec<&str> = heads.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(heads, ["NAME", "SIZE", "ONLINE", "STATE", "AGE"]);
+    assert_eq!(heads, ["NAME", "SIZE", "ONLINE", "STATE", "JOBS", "AGE"]);
 }
 
 /// Waits for the end as people do, and looks at what is told of it; answers what the launcher wrote.

@@ -21,6 +21,7 @@ pub mod slurm;
 mod store;
 mod table;
 mod talk;
+mod tally;
 mod verbs;
 
 use crate::broker::{Overlay, Services};
@@ -32,5 +33,6 @@ pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
     verbs::register(jobs, overlay, keeping.as_ref(), services);
     if let Some(keeping) = keeping {
         service::register(&keeping, services);
+        tally::start(&keeping, jobs, overlay);
     }
 }

@@ -104,6 +104,30 @@ pub(crate) fn args_with_command() -> Rule {
         .field_path(".args")
 }
 
+/// Without a program of any kind.
+fn no_program() -> String {
+    format!(
+        "!has(self.program) && !{COMMAND} && (!has(self.template) || !has(self.template.spec) || \
+         !has(self.template.spec.containers) || \
+         self.template.spec.containers.all(c, c.name != 'main' || !has(c.command)))"
+    )
+}
+
+/// Fields of the queue that only a cluster without a program may have.
+fn of_queue_alone(field: &str) -> Rule {
+    Rule::new(format!("!has(self.queue) || !has(self.queue.{field}) || ({})", no_program()))
+        .message("the queue of a cluster with a program ends with it: leave it out, or the program")
+        .field_path(format!(".queue.{field}"))
+}
+
+pub(crate) fn idle_without_program() -> Rule {
+    of_queue_alone("idleTimeoutSeconds")
+}
+
+pub(crate) fn state_without_program() -> Rule {
+    of_queue_alone("stateVolume")
+}
+
 /// On `spec.program`.
 pub(crate) fn some_program() -> Rule {
     Rule::new(

@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::cel;
 use crate::status::MiniClusterStatus;
-use crate::template::schema as template_schema;
+use crate::template::{main_container, schema as template_schema};
 
+mod queue;
 mod topology;
 
+pub use queue::{Queue, QueuePolicy};
 pub use topology::{Topology, TopologyMode};
 
 /// The API group.
@@ -49,6 +51,7 @@ pub const MANAGER: &str = "quorate.dev/quorate-controller";
     printcolumn(name = "Size", type_ = "integer", json_path = ".status.size"),
     printcolumn(name = "Online", type_ = "integer", json_path = ".status.online"),
     printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(name = "Jobs", type_ = "string", json_path = ".status.queue.jobs"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = cel::name(),
     validation = cel::name_budget()
@@ -69,6 +72,8 @@ pub const MANAGER: &str = "quorate.dev/quorate-controller";
     validation = cel::host_ports(),
     validation = cel::replace(),
     validation = cel::managed_by(),
+    validation = cel::idle_without_program(),
+    validation = cel::state_without_program(),
     validation = cel::topology_has_workers(),
     validation = cel::topology_groups_are_full(),
     validation = cel::topology_groups_do_not_grow(),
@@ -139,6 +144,9 @@ pub struct MiniClusterSpec {
     /// Host files and variables for MPI's own launchers.
     #[serde(default)]
     pub mpi: Mpi,
+    /// How the job queue on the launcher works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
     /// How brokers find each other.
     #[serde(default)]
     pub bootstrap: Bootstrap,
@@ -170,6 +178,26 @@ pub struct MiniClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[!-~]+$"), length(max = 63))]
     pub managed_by: Option<String>,
+}
+
+impl MiniClusterSpec {
+    /// Whether the cluster is for a program; without one it is a queue that people use.
+    pub fn has_program(&self) -> bool {
+        let pod = self.template.as_ref().and_then(|template| template.spec.as_ref());
+        let main = pod.and_then(|pod| Some(&pod.containers[main_container(&pod.containers)?]));
+        let of_container = main.and_then(|main| main.command.as_ref());
+        self.program.is_some()
+            || !self.command.is_empty()
+            || of_container.is_some_and(|command| !command.is_empty())
+    }
+
+    /// `bootstrap.orphanTimeoutSeconds`, or what it is without being written.
+    pub fn orphan_timeout_seconds(&self) -> i32 {
+        // A launcher that is replaced is back after 10 s of its Job's back-off and what it takes to
+        // start.
+        let usual = if self.has_program() { 15 } else { 30 };
+        self.bootstrap.orphan_timeout_seconds.unwrap_or(usual)
+    }
 }
 
 /// What is different about the launcher.
@@ -340,10 +368,11 @@ pub struct Bootstrap {
     #[schemars(range(min = 1))]
     pub timeout_seconds: i32,
     /// Seconds that a broker cut off from rank 0 goes on before it stops its tasks and leaves. Longer
-    /// than the 5 s of silence that brokers bear without a doubt.
-    #[serde(default = "default_orphan_timeout")]
+    /// than the 5 s of silence that brokers bear without a doubt. Default: 15, and 30 without a
+    /// program, where another launcher may come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 6))]
-    pub orphan_timeout_seconds: i32,
+    pub orphan_timeout_seconds: Option<i32>,
 }
 
 impl Default for Bootstrap {
@@ -352,7 +381,7 @@ impl Default for Bootstrap {
             fanout: 0,
             port: default_port(),
             timeout_seconds: default_timeout(),
-            orphan_timeout_seconds: default_orphan_timeout(),
+            orphan_timeout_seconds: None,
         }
     }
 }
@@ -418,10 +447,6 @@ fn default_port() -> i32 {
 
 fn default_timeout() -> i32 {
     600
-}
-
-fn default_orphan_timeout() -> i32 {
-    15
 }
 
 /// The definition that the API server enforces.

@@ -51,10 +51,29 @@ pub struct MiniClusterStatus {
     /// The last attempt that failed, and the first thing that went wrong in it. Outlives its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// The jobs of the queue on the launcher, as it told last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueStatus>,
     /// The conditions of `crate::conditions`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
+}
+
+/// How many jobs the queue knows, by what became of them.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueStatus {
+    /// For people: running jobs of all that are not over, `3/12`.
+    pub jobs: String,
+    /// Jobs that wait.
+    pub pending: i64,
+    /// Jobs that have nodes.
+    pub running: i64,
+    /// Jobs that ended with code 0.
+    pub completed: i64,
+    /// Jobs that ended otherwise.
+    pub failed: i64,
 }
 
 /// The one word that people read.

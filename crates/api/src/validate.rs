@@ -9,6 +9,7 @@ pub mod hash;
 mod local;
 mod pods;
 mod program;
+mod queue;
 mod spec;
 mod topology;
 
@@ -20,6 +21,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use crate::finding::{Finding, Severity};
 use crate::minicluster::{Flavor, MiniCluster, MpiStart, OnWorkerLost};
 
+pub use queue::ValidatedQueue;
 pub use topology::ValidatedTopology;
 
 /// Where the cluster will run: some rules and warnings hold on one side only.
@@ -53,6 +55,8 @@ pub struct ValidatedMiniCluster {
     pub groups: Vec<ValidatedGroup>,
     /// What the cluster is for.
     pub program: ValidatedProgram,
+    /// How its job queue works.
+    pub queue: ValidatedQueue,
     /// Host files and variables for MPI's own launchers.
     pub flavor: Flavor,
     /// Children of an inner broker; 0 lets the agent choose.

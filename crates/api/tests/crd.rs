@@ -41,7 +41,7 @@ fn the_definition_has_names_columns_and_subresources() {
         .iter()
         .map(|c| &c["name"])
         .collect();
-    assert_eq!(columns, ["Size", "Online", "State", "Age"]);
+    assert_eq!(columns, ["Size", "Online", "State", "Jobs", "Age"]);
 }
 
 /// The API server takes a rule's field path only where the schema has that field.

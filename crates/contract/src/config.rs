@@ -63,6 +63,9 @@ pub struct Queue {
     /// Jobs start in their order alone: none overtakes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fifo: bool,
+    /// Seconds without an unfinished job after which the cluster ends; `None` is never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_seconds: Option<u32>,
 }
 
 impl Queue {

@@ -15,6 +15,9 @@ pub const SECRET_DIR: &str = "/quorate/secret";
 pub const SEED_KEY: &str = "seed";
 /// Where the broker keeps its socket, host files and task records: memory-backed, writable.
 pub const RUN_DIR: &str = "/quorate/run";
+/// Where the volume is mounted that keeps the launcher's queue; the queue of a cluster is in the
+/// directory of its name in it.
+pub const STATE_DIR: &str = "/quorate/state";
 /// The broker's local socket in the run directory.
 pub const SOCKET: &str = "agent.sock";
 /// Where Kubernetes reads the termination message.

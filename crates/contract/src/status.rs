@@ -60,6 +60,9 @@ pub struct ClusterStatus {
     /// The program, once it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramStatus>,
+    /// The jobs of its queue, once they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueCounts>,
     /// This life of rank 0's broker, 32 hexadecimal digits; empty from agents that do not say it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub boot: String,
@@ -99,6 +102,20 @@ pub struct ProgramStatus {
     pub pods: u32,
     /// Tasks by pod as in [`crate::report::Placement::tasks_by_pod`].
     pub tasks_by_pod: String,
+}
+
+/// How many jobs a queue knows, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueCounts {
+    /// Those that wait for something: nodes, another job, their time, their release.
+    pub pending: u64,
+    /// Those with nodes.
+    pub running: u64,
+    /// Those that ended with code 0.
+    pub completed: u64,
+    /// Those that ended otherwise: failed, cancelled, out of time.
+    pub failed: u64,
 }
 
 /// What is measured of the overlay on rank 0, for metrics. Changes all the time, and is told

@@ -312,6 +312,7 @@ fn sample(
         inherited: began.is_some_and(|began| began < since.as_millisecond()),
         received: figures.bytes_in,
         sent: figures.bytes_out,
+        jobs: status.queue.unwrap_or_default(),
         round_trip: fresh.map(|fresh| Duration::from_micros(fresh.most_micros)),
     }
 }

@@ -208,7 +208,7 @@ impl Shape {
         let spec = &cluster.spec;
         let groups: i32 = spec.groups.iter().map(|group| group.size.max(0)).sum();
         let size = spec.size.unwrap_or(1 + groups).max(1).cast_unsigned();
-        let program = spec.program.is_some() || !spec.command.is_empty();
+        let program = spec.has_program();
         let min_size = spec.min_size.map_or(size, |min| min.max(1).cast_unsigned());
         let together = spec.topology.as_ref().and_then(|topology| topology.group_size).unwrap_or(0);
         let jobs = match together.max(0).cast_unsigned() {

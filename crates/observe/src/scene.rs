@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use quorate_api::conditions;
 use quorate_api::status::MiniClusterStatus;
 use quorate_contract::status::BrokerState;
-use quorate_contract::{ClusterStatus, Report};
+use quorate_contract::{ClusterStatus, Report, exit};
 use quorate_hostlist::IdSet;
 
 use crate::facts::Fact;
@@ -120,13 +120,19 @@ impl<'a> Scene<'a> {
             Turn::Succeeded
         } else if jobset.suspend == Some(true) {
             Turn::Suspended
-        } else if self.end().is_some() {
+        } else if self.end().is_some_and(|end| !self.is_replaced(&end)) {
             Turn::Ended
         } else if self.rank_0_says_quorate() {
             Turn::Quorate
         } else {
             Turn::Waiting
         }
+    }
+
+    /// Whether another launcher comes after one that ended so: its Job replaces it, beside the workers,
+    /// where there is no program to judge (`quorate_plan`).
+    fn is_replaced(&self, end: &End<'_>) -> bool {
+        !self.shape.program && !matches!(end.code, Some(exit::OK | exit::BOOTSTRAP_TIMEOUT))
     }
 
     /// Whether a condition was true in the last status.

@@ -8,7 +8,8 @@ mod conditions;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use quorate_api::status::{MiniClusterStatus, State};
+use quorate_api::status::{MiniClusterStatus, QueueStatus, State};
+use quorate_contract::status::QueueCounts;
 use quorate_plan::labels;
 
 use crate::failure;
@@ -60,6 +61,7 @@ fn living(scene: &Scene<'_>, why: &Why) -> MiniClusterStatus {
         exit_code: exit_code(scene),
         reason: Some(why.cause.reason().to_owned()),
         message: Some(why.message.clone()),
+        queue: queue(scene),
         conditions: conditions::all(scene, why),
         failure,
     }
@@ -83,6 +85,27 @@ fn state(scene: &Scene<'_>) -> State {
         }
         _ if scene.running_pods() >= scene.shape.size => State::Starting,
         _ => State::Pending,
+    }
+}
+
+/// What the launcher last told of its queue. Beside a program it is told of only once it had jobs.
+fn queue(scene: &Scene<'_>) -> Option<QueueStatus> {
+    let told = scene.live.and_then(|live| live.queue).filter(|counts| {
+        let QueueCounts { pending, running, completed, failed } = *counts;
+        !scene.shape.program || pending + running + completed + failed > 0
+    });
+    let kept = || scene.old.queue.clone().filter(|_| scene.same_run);
+    told.map(spoken).or_else(kept)
+}
+
+fn spoken(counts: QueueCounts) -> QueueStatus {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    QueueStatus {
+        jobs: format!("{}/{}", counts.running, counts.running.saturating_add(counts.pending)),
+        pending: number(counts.pending),
+        running: number(counts.running),
+        completed: number(counts.completed),
+        failed: number(counts.failed),
     }
 }
 
@@ -130,6 +153,10 @@ fn exit_code(scene: &Scene<'_>) -> Option<i32> {
     if scene.turn == Turn::Succeeded {
         // JobSet completes when the launcher's Job does, and that when its pod ended with 0.
         return Some(0);
+    }
+    if !scene.shape.program && !matches!(scene.turn, Turn::Ended | Turn::Failed) {
+        // The code of a launcher that is replaced is not that of the cluster.
+        return None;
     }
     let kept = scene.old.exit_code.filter(|_| scene.same_attempt());
     scene.end().and_then(|end| end.code).or(kept)

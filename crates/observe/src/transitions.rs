@@ -143,7 +143,8 @@ pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: 
     if old.attempt != new.attempt || new.online < old.online {
         return Pace::Within(LOSS);
     }
-    Pace::Within(progress)
+    let counted = MiniClusterStatus { queue: new.queue.clone(), ..old.clone() } == *new;
+    Pace::Within(if counted { progress.max(COUNTS) } else { progress })
 }
 
 /// How soon it is told how far a cluster is, when so many are on their way.
@@ -158,6 +159,8 @@ const PROGRAM_STARTS: Duration = Duration::from_millis(200);
 const JOBSET_ENDS: Duration = Duration::from_secs(5);
 /// A lost broker shows within 2 s; when a node goes, several are lost together.
 const LOSS: Duration = Duration::from_millis(300);
+/// Jobs come and go all the time.
+const COUNTS: Duration = Duration::from_secs(5);
 /// Pods and brokers on their way up.
 const PROGRESS: Duration = Duration::from_secs(2);
 /// With many clusters on their way there are no more than twenty such writes a second in all.

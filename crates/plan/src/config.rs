@@ -5,10 +5,10 @@ use quorate_api::ValidatedMiniCluster;
 use quorate_api::minicluster::{Flavor, MpiStart};
 use quorate_api::validate::ValidatedProgram;
 use quorate_contract::config::{
-    self as contract, AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, Parallel, Program, Slots,
-    VERSION,
+    self as contract, AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, Parallel, Program, Queue,
+    Slots, VERSION,
 };
-use quorate_contract::paths::CONFIG_KEY;
+use quorate_contract::paths::{CONFIG_KEY, STATE_DIR};
 
 use crate::{meta, names};
 
@@ -47,7 +47,7 @@ pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, domain: Option<&str>)
             orphan_timeout_seconds: cluster.orphan_timeout_seconds,
         },
         program: program(&cluster.program),
-        queue: quorate_contract::config::Queue::default(),
+        queue: queue(cluster),
         mpi: match cluster.flavor {
             Flavor::Auto => MpiFlavor::Auto,
             Flavor::OpenMPI => MpiFlavor::OpenMPI,
@@ -55,6 +55,15 @@ pub(crate) fn agent_config(cluster: &ValidatedMiniCluster, domain: Option<&str>)
             Flavor::Intel => MpiFlavor::Intel,
         },
         names: Vec::new(),
+    }
+}
+
+fn queue(cluster: &ValidatedMiniCluster) -> Queue {
+    let queue = &cluster.queue;
+    Queue {
+        state_dir: queue.state_volume.as_ref().map(|_| format!("{STATE_DIR}/{}", cluster.name)),
+        fifo: queue.fifo,
+        idle_timeout_seconds: queue.idle_timeout_seconds,
     }
 }
 

@@ -76,11 +76,7 @@ fn replicated_job(
         ..JobSpec::default()
     };
     if launcher {
-        job.backoff_limit = Some(0);
-        job.active_deadline_seconds = cluster.active_deadline_seconds.map(i64::from);
-        let lost = (cluster.on_worker_lost == OnWorkerLost::Fail).then(broker_lost);
-        let rules = lost.into_iter().chain([on_disruption("FailJob")]).collect();
-        job.pod_failure_policy = Some(PodFailurePolicy { rules });
+        self::launcher(cluster, &mut job);
     } else {
         workers(cluster, &mut job);
     }
@@ -98,9 +94,34 @@ fn replicated_job(
     }
 }
 
+/// Whether the launcher judges a program; without one it keeps a queue.
+fn has_program(cluster: &ValidatedMiniCluster) -> bool {
+    !matches!(cluster.program, ValidatedProgram::None)
+}
+
+/// What the end of the launcher's pod means to its Job. With a program it is the program's end. A
+/// queue goes on in the next pod, beside the workers that are there.
+fn launcher(cluster: &ValidatedMiniCluster, job: &mut JobSpec) {
+    job.active_deadline_seconds = cluster.active_deadline_seconds.map(i64::from);
+    let mut rules = Vec::new();
+    if cluster.on_worker_lost == OnWorkerLost::Fail {
+        rules.push(on_code(exit::BROKER_LOST));
+    }
+    if has_program(cluster) {
+        job.backoff_limit = Some(0);
+        rules.push(on_disruption("FailJob"));
+    } else {
+        job.backoff_limit = Some(LOSSES_PER_INDEX);
+        // It has waited for as long as the user wants.
+        rules.push(on_code(exit::BOOTSTRAP_TIMEOUT));
+        rules.push(on_disruption("Ignore"));
+    }
+    job.pod_failure_policy = Some(PodFailurePolicy { rules });
+}
+
 /// What the loss of a pod means to a worker Job.
 fn workers(cluster: &ValidatedMiniCluster, job: &mut JobSpec) {
-    let program = !matches!(cluster.program, ValidatedProgram::None);
+    let program = has_program(cluster);
     let replaced = match cluster.on_worker_lost {
         OnWorkerLost::Replace => true,
         // The launcher finds out whether its program can go on.
@@ -133,14 +154,14 @@ fn on_disruption(action: &str) -> PodFailurePolicyRule {
     }
 }
 
-/// A launcher that ends because a broker was lost.
-fn broker_lost() -> PodFailurePolicyRule {
+/// A launcher that ends with a code of the agent's own.
+fn on_code(code: i32) -> PodFailurePolicyRule {
     PodFailurePolicyRule {
         action: "FailJob".to_owned(),
         on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
             container_name: None,
             operator: "In".to_owned(),
-            values: vec![exit::BROKER_LOST],
+            values: vec![code],
         }),
         on_pod_conditions: None,
     }
@@ -157,17 +178,17 @@ fn failure_policy(cluster: &ValidatedMiniCluster) -> FailurePolicy {
             target_replicated_jobs: vec![LAUNCHER.to_owned()],
         });
     }
+    let workers = cluster.groups.iter().map(|group| group.name.to_string());
+    let workers: Vec<String> = workers.filter(|name| name != LAUNCHER).collect();
     if cluster.on_worker_lost == OnWorkerLost::Fail {
         // The Jobs of workers and the launcher fail together; whichever JobSet sees first decides.
-        let workers = cluster.groups.iter().map(|group| group.name.to_string());
-        let workers: Vec<String> = workers.filter(|name| name != LAUNCHER).collect();
         if !workers.is_empty() {
             rules.push(FailurePolicyRule {
                 name: "workerLost".to_owned(),
                 action: FailurePolicyAction::FailJobSet,
                 on_job_failure_reasons: Vec::new(),
                 on_job_failure_message_patterns: Vec::new(),
-                target_replicated_jobs: workers,
+                target_replicated_jobs: workers.clone(),
             });
         }
         rules.push(FailurePolicyRule {
@@ -179,14 +200,20 @@ fn failure_policy(cluster: &ValidatedMiniCluster) -> FailurePolicy {
             target_replicated_jobs: vec![LAUNCHER.to_owned()],
         });
     }
-    // From here on, a pod failure policy that fails a Job is the one on disruptions.
-    rules.push(FailurePolicyRule {
+    // From here on, a pod failure policy that fails a Job is the one on disruptions. No targets are all
+    // Jobs; without a program a disruption of the launcher fails nothing.
+    let disrupted = match cluster.on_worker_lost {
+        _ if has_program(cluster) => Some(Vec::new()),
+        OnWorkerLost::Replace => None,
+        OnWorkerLost::Restart | OnWorkerLost::Fail => Some(workers).filter(|all| !all.is_empty()),
+    };
+    rules.extend(disrupted.map(|target_replicated_jobs| FailurePolicyRule {
         name: "disruption".to_owned(),
         action: FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,
         on_job_failure_reasons: vec![job_failure::POD_FAILURE_POLICY.to_owned()],
         on_job_failure_message_patterns: Vec::new(),
-        target_replicated_jobs: Vec::new(),
-    });
+        target_replicated_jobs,
+    }));
     FailurePolicy {
         max_restarts: cluster.max_restarts.cast_signed(),
         restart_strategy: Some(RestartStrategy::BlockingRecreate),

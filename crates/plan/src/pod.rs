@@ -63,7 +63,14 @@ pub(crate) fn template(
     let install = install(pod, context);
     pod.init_containers.get_or_insert_default().insert(0, install);
     pod.volumes.get_or_insert_default().extend(volumes(cluster, group, !own_shm));
-    agent(&mut pod.containers[group.main], group, !own_shm);
+    let main = &mut pod.containers[group.main];
+    agent(main, group, !own_shm);
+    if let Some(volume) = &cluster.queue.state_volume
+        && group.name.as_str() == LAUNCHER
+    {
+        let mounts = main.volume_mounts.get_or_insert_default();
+        mounts.push(mount(volume, paths::STATE_DIR, false));
+    }
     template
 }
 

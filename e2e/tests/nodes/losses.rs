@@ -147,6 +147,23 @@ fn a_drained_worker_of_a_queue_is_replaced_and_never_taken_for_finished() {
 }
 
 #[test]
+fn a_drained_launcher_of_a_queue_is_replaced_alone() {
+    let cluster = "drained-queue";
+    start(cluster, "", "");
+    let workers = ["worker-0-0", "worker-0-1"].map(|short| uid(&pod(cluster, short)).to_owned());
+    let lost = pod(cluster, "launcher-0-0");
+    drain(&lost);
+    replaced(cluster, "launcher-0-0", &lost);
+    let object = LAB.state(cluster, "Ready");
+    assert_eq!(summary(&object), (0, 0, "Ready".into()), "{}", object["status"]);
+    let still = ["worker-0-0", "worker-0-1"].map(|short| uid(&pod(cluster, short)).to_owned());
+    assert_eq!(still, workers, "workers stay");
+    let job = LAB.get("job", &format!("{cluster}-launcher-0")).unwrap();
+    assert!(matches!(job["status"]["failed"].as_i64(), None | Some(0)), "{}", job["status"]);
+    delete(cluster);
+}
+
+#[test]
 fn the_figure_of_brokers_follows_a_lost_one_within_seconds() {
     let cluster = "replace-killed";
     start(cluster, "", "");

@@ -73,7 +73,7 @@ fn a_living_cluster_answers_all_questions_in_text_and_in_json() {
     let table = data(&["ls", name]);
     let words: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(words[0], ["NAME", "SIZE", "ONLINE", "STATE", "AGE"], "{table}");
+    assert_eq!(words[0], ["NAME", "SIZE", "ONLINE", "STATE", "JOBS", "AGE"], "{table}");
     assert_eq!(words[1][..4], ["tools", "3", "3", "Ready"], "{table}");
     assert_eq!(data(&["ls", name, "-o", "name"]), "tools\n");
     let list: Value = serde_json::from_str(&data(&["ls", name, "-o", "json"])).unwrap();

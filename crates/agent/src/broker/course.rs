@@ -290,10 +290,11 @@ impl Course {
         let overlay = self.overlay.clone();
         let launching = self.launching.clone();
         let stop = async move {
+            if overlay.rank() == 0 {
+                // What waits in the queue waits for the next launcher.
+                overlay.drain_itself().await;
             // Who cannot tell rank 0 is away anyway.
-            if overlay.rank() != 0
-                && let Ok(Err(error)) = timeout(DRAIN_WAIT, verbs::drain(&overlay)).await
-            {
+            } else if let Ok(Err(error)) = timeout(DRAIN_WAIT, verbs::drain(&overlay)).await {
                 tracing::debug!(%error, "rank 0 does not know that this broker leaves");
             }
             launching.stop_tasks(overlay, StopReason::Terminated, TASK_GRACE).await;

@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use bytes::Bytes;
 use quorate_contract::AgentConfig;
 use quorate_contract::report::{Phases, Report};
-use quorate_contract::status::{BrokerState, ClusterStatus, ProgramStatus};
+use quorate_contract::status::{BrokerState, ClusterStatus, ProgramStatus, QueueCounts};
 use quorate_overlay::Command;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -173,6 +173,8 @@ pub(crate) enum ToNode {
     Status { reply: oneshot::Sender<ClusterStatus> },
     /// The program's shape, for the status.
     Program { status: ProgramStatus },
+    /// How many jobs there are, for the status.
+    Queue { counts: QueueCounts },
     /// How far this broker has come, and how the program ended, for the status.
     Progress { phases: Phases, report: Option<Box<Report>> },
     /// The cluster is to have so many brokers (rank 0).
@@ -309,6 +311,16 @@ impl Overlay {
     /// Publishes the shape of the running program in [`Overlay::status`] (rank 0).
     pub async fn program_started(&self, status: ProgramStatus) -> Result<(), OverlayError> {
         self.tell(ToNode::Program { status }).await
+    }
+
+    /// Publishes how many jobs there are in [`Overlay::status`] (rank 0).
+    pub async fn jobs_counted(&self, counts: QueueCounts) -> Result<(), OverlayError> {
+        self.tell(ToNode::Queue { counts }).await
+    }
+
+    /// The cluster's work is done: ends it, as succeeded unless its program says else (rank 0).
+    pub async fn finish(&self, reason: String) -> Result<(), OverlayError> {
+        self.tell(ToNode::Life(Command::Finish { done: true, reason })).await
     }
 
     pub(crate) async fn tell(&self, command: ToNode) -> Result<(), OverlayError> {

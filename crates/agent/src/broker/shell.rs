@@ -305,6 +305,11 @@ impl Shell {
                 self.told.program = Some(status);
                 self.bump();
             }
+            ToNode::Queue { counts } => {
+                if self.told.queue.replace(counts) != Some(counts) {
+                    self.bump();
+                }
+            }
             ToNode::Progress { phases, report } => {
                 self.told.phases = phases;
                 self.told.report = report;

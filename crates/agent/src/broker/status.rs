@@ -3,7 +3,7 @@
 use super::handle::Membership;
 use crate::settings::Settings;
 use quorate_contract::report::{Phases, Report};
-use quorate_contract::status::{BrokerState, ClusterStatus, Missing, ProgramStatus};
+use quorate_contract::status::{BrokerState, ClusterStatus, Missing, ProgramStatus, QueueCounts};
 use quorate_hostlist::IdSet;
 use quorate_overlay::{Millis, Node, State};
 
@@ -14,6 +14,7 @@ const MISSING_LIMIT: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) program: Option<ProgramStatus>,
+    pub(super) queue: Option<QueueCounts>,
     pub(super) phases: Phases,
     pub(super) report: Option<Box<Report>>,
 }
@@ -48,6 +49,7 @@ pub(super) fn of(
         // Rounded up: the last second counts as one.
         gives_up_in_seconds: node.gives_up_at().map(|at| at.since(now).0.div_ceil(1000)),
         program: told.program.clone(),
+        queue: told.queue,
         boot: node.config().boot.to_string(),
         phases: told.phases.clone(),
         report: told.report.as_deref().cloned(),

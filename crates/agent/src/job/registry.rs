@@ -260,6 +260,11 @@ impl Jobs {
         let _ = self.shared.busy.subscribe().wait_for(|count| *count == 0).await;
     }
 
+    /// Whether any job is led here.
+    pub fn leads(&self) -> bool {
+        !self.tables().led.is_empty()
+    }
+
     /// Gives an order to all members of this broker.
     pub fn order_all(&self, what: protocol::What) {
         for member in self.tables().members.values() {

@@ -26,7 +26,7 @@ use quorate_queue::{
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 /// Commands on the way to the keeper, and the most of one batch.
@@ -54,6 +54,8 @@ const COMPACT_FROM: u64 = 32 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Keeping {
     commands: mpsc::Sender<Command>,
+    /// Counts batches of changes that are durable.
+    changes: watch::Receiver<u64>,
     runner: Runner,
 }
 
@@ -144,6 +146,11 @@ impl Keeping {
         Ok(answer)
     }
 
+    /// Counts changes of the queue, as a value that can be waited on.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
     /// Who carries jobs out.
     pub(super) fn runner(&self) -> &Runner {
         &self.runner
@@ -159,7 +166,8 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
     let dir = directory(&overlay);
     let (commands, queue) = mpsc::channel(BATCH);
     let runner = Runner::new(jobs, overlay.clone(), commands.clone(), dir.clone());
-    let keeping = Keeping { commands, runner: runner.clone() };
+    let (changed, changes) = watch::channel(0);
+    let keeping = Keeping { commands, changes, runner: runner.clone() };
     tokio::spawn(async move {
         match open(&overlay, &dir).await {
             Ok((store, mut queue_of_log, latest)) => {
@@ -177,6 +185,7 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
                     deferred: Vec::new(),
                     sick: None,
                     waiters: HashMap::new(),
+                    changed,
                     over: 0,
                     compacted: 0,
                 };
@@ -247,6 +256,7 @@ struct Keeper {
     /// Why the log takes nothing.
     sick: Option<String>,
     waiters: HashMap<JobId, Vec<oneshot::Sender<()>>>,
+    changed: watch::Sender<u64>,
     /// Jobs that are over and known, counted up since the last purge.
     over: usize,
     /// Length of the log after the last compaction.
@@ -331,6 +341,9 @@ impl Keeper {
             return;
         }
         let entries = std::mem::take(&mut self.pending);
+        if !entries.is_empty() {
+            self.changed.send_modify(|count| *count += 1);
+        }
         for (result, _, reply) in answers.submitted {
             let _ = reply.send(result);
         }

@@ -3,7 +3,7 @@
 use super::groups::{self, Sizes};
 use super::{
     ClusterName, Findings, Queueing, Target, ValidatedMiniCluster, ValidatedProgram, hash, local,
-    pods, program, topology,
+    pods, program, queue, topology,
 };
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::{MiniCluster, MiniClusterSpec, OnWorkerLost};
@@ -36,7 +36,7 @@ pub(super) fn check(
     let orphan_timeout = number(
         findings,
         "spec.bootstrap.orphanTimeoutSeconds",
-        spec.bootstrap.orphan_timeout_seconds,
+        spec.orphan_timeout_seconds(),
         SHORTEST_ORPHAN_TIMEOUT,
         i32::MAX,
     );
@@ -58,6 +58,7 @@ pub(super) fn check(
     let merged = pods::check(spec, target, findings);
     let program = program::check(spec, sizes.as_ref(), findings);
     let on_worker_lost = on_worker_lost(spec, program.as_ref(), findings);
+    let queue = queue::check(spec, &merged, findings);
     let topology = topology::check(spec, sizes.as_ref(), findings);
     let queueing = queueing(object, findings);
     managed_by(spec, findings);
@@ -79,6 +80,7 @@ pub(super) fn check(
         max_size: sizes.max_size,
         groups,
         program: program?,
+        queue,
         flavor: spec.mpi.flavor,
         fanout,
         port: u16::try_from(port).ok()?,

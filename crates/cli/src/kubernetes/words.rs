@@ -5,7 +5,7 @@ use crate::terminal::age;
 use k8s_openapi::jiff::Timestamp;
 use quorate_api::MiniCluster;
 use quorate_api::conditions;
-use quorate_api::status::{Failure, MiniClusterStatus};
+use quorate_api::status::{Failure, MiniClusterStatus, QueueStatus};
 use quorate_observe::{ContainerState, Observed, Phase, PodFacts, Why};
 use quorate_overlay::Topology;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) struct Columns {
 
 /// The table of `ls`.
 pub(super) fn list(clusters: &[MiniCluster], columns: Columns, now: Timestamp) -> String {
-    let mut heading = vec!["NAME", "SIZE", "ONLINE", "STATE", "AGE"];
+    let mut heading = vec!["NAME", "SIZE", "ONLINE", "STATE", "JOBS", "AGE"];
     if columns.namespaces {
         heading.insert(0, "NAMESPACE");
     }
@@ -44,6 +44,7 @@ fn row(cluster: &MiniCluster, columns: Columns, now: Timestamp) -> Vec<String> {
         number(status.size.or(cluster.spec.size)),
         number(status.online),
         state(cluster),
+        status.queue.as_ref().map_or("-".to_owned(), |queue| queue.jobs.clone()),
         created.map_or("-".to_owned(), |created| age(seconds(created, now))),
     ];
     if columns.namespaces {
@@ -71,6 +72,7 @@ pub(super) fn list_data(clusters: &[MiniCluster], now: Timestamp) -> Value {
             "size": status.size.or(cluster.spec.size),
             "online": status.online,
             "state": state(cluster),
+            "queue": status.queue,
             "attempt": status.attempt,
             "restarts": status.restarts,
             "ageSeconds": created.map(|created| seconds(created, now)),
@@ -88,6 +90,14 @@ pub(super) fn state(cluster: &MiniCluster) -> String {
     }
     let state = cluster.status.as_ref().and_then(|status| status.state);
     state.map_or("-".to_owned(), |state| format!("{state:?}"))
+}
+
+/// The jobs of a queue in words.
+fn jobs(queue: &QueueStatus) -> String {
+    format!(
+        "{} running, {} waiting, {} completed, {} failed",
+        queue.running, queue.pending, queue.completed, queue.failed
+    )
 }
 
 /// What `status` shows.
@@ -116,6 +126,9 @@ impl Picture<'_> {
                 .map(|(phase, after)| format!("{phase} {}", age(after.as_secs())))
                 .collect();
             line("started", &(words.join(", ") + " after its creation"));
+        }
+        if let Some(queue) = &self.status.queue {
+            line("jobs", &jobs(queue));
         }
         if let Some(words) = self.restarts() {
             line("restarts", &words);

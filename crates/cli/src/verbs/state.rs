@@ -41,6 +41,12 @@ pub(super) fn status(args: &StatusArgs) -> anyhow::Result<i32> {
             })
             .collect();
         text += &format!("  age       {}\n", age(seen.about.age_seconds));
+        if let Some(queue) = seen.status.as_ref().and_then(|status| status.queue) {
+            text += &format!(
+                "  jobs      {} running, {} waiting, {} completed, {} failed\n",
+                queue.running, queue.pending, queue.completed, queue.failed
+            );
+        }
         if seen.about.attempt > 0 {
             text += &format!("  restarts  {}\n", seen.about.attempt);
         }

@@ -26,6 +26,7 @@ fn busy() -> Metrics {
         inherited: false,
         received: 1_000,
         sent: 500,
+        jobs: quorate_contract::status::QueueCounts::default(),
         round_trip: Some(Duration::from_micros(300)),
     };
     metrics.launchers().told("uid", &sample);

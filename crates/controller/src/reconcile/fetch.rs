@@ -32,7 +32,7 @@ pub fn fetch(
     }
     let uid = memory.uid.clone();
     let own = |owners: Vec<Arc<crate::watch::Owner>>| owners.iter().any(|owner| owner.0 == uid);
-    let orphan_timeout = u32::try_from(cluster.spec.bootstrap.orphan_timeout_seconds).unwrap_or(0);
+    let orphan_timeout = u32::try_from(cluster.spec.orphan_timeout_seconds()).unwrap_or(0);
     let jobset = caches.jobsets.get(key, &key.name);
     // One of a former JobSet may still be there, before or behind it by name.
     let mut workloads = caches.workloads.of(key);

@@ -60,7 +60,9 @@ pub async fn publish(
         Pace::Now => now,
         Pace::Within(span) => {
             let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::ZERO);
-            *memory.due.get_or_insert(now + span)
+            // What can wait must not hold up what is to be told sooner.
+            let due = memory.due.map_or(now + span, |due| due.min(now + span));
+            *memory.due.insert(due)
         }
     };
     if due > now {

@@ -1,6 +1,7 @@
 //! Clusters that are over, or about to be.
 
 use quorate_api::conditions::reason;
+use quorate_contract::exit;
 use quorate_contract::report::Reason;
 
 use super::{Cause, Found, words};
@@ -52,8 +53,13 @@ fn succeeded(scene: &Scene<'_>) -> Found {
             )
         })
         .unwrap_or_default();
-    Found::new(Cause::Succeeded, format!("the program ended with code 0{ranks}"))
-        .since(scene.verdict().and_then(|fact| fact.since))
+    let message = match report {
+        // Without a program the report says what ended the cluster.
+        Some(report) if !scene.shape.program => report.message.clone(),
+        _ if !scene.shape.program => "it ended as it was told to".to_owned(),
+        _ => format!("the program ended with code 0{ranks}"),
+    };
+    Found::new(Cause::Succeeded, message).since(scene.verdict().and_then(|fact| fact.since))
 }
 
 fn failed(scene: &Scene<'_>) -> Found {
@@ -89,6 +95,7 @@ fn ended(scene: &Scene<'_>) -> Found {
     let what = match (failure.and_then(|one| failure::sentence(&one)), end.and_then(|end| end.code))
     {
         (Some(message), _) => message,
+        (None, Some(exit::OK)) if !scene.shape.program => "it ended as it was told to".to_owned(),
         (None, Some(code)) => format!("the program ended with code {code}"),
         (None, None) => "the launcher's pod has ended".to_owned(),
     };

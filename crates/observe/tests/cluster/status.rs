@@ -355,3 +355,56 @@ fn a_running_cluster_needs_no_second_look() {
     let seen = read(RUNNING);
     assert_eq!(recheck(&seen.observed, seen.now), None);
 }
+
+/// A cluster without a program, whose launcher tells of jobs.
+const QUEUE: &str = "kind: MiniCluster\nmetadata: {name: lammps}\nspec: {program: null}\n---\n\
+    kind: Scene\nlive: {cluster: lammps, attempt: 0, state: run, size: 4, minSize: 4, online: 4, \
+    onlineRanks: 0-3, torpidRanks: '', missing: [], \
+    queue: {pending: 9, running: 3, completed: 20, failed: 1}}\n";
+
+#[test]
+fn jobs_are_told_as_the_launcher_told_them_last() {
+    let status = look(&read(QUEUE));
+    assert_eq!(status.state, Some(State::Ready));
+    let queue = status.queue.clone().unwrap();
+    assert_eq!((queue.jobs.as_str(), queue.pending, queue.running), ("3/12", 9, 3));
+    assert_eq!((queue.completed, queue.failed), (20, 1));
+    // While nobody answers, and when it is over, they are as they were.
+    let mut silent = written(&status, read(QUEUE));
+    silent.observed.live = None;
+    assert_eq!(look(&silent).queue, Some(queue));
+    // Another cluster of the name has had none of them.
+    let mut anew = written(&status, read("kind: Scene\n"));
+    jobset(&mut anew.observed).created = Some(anew.now);
+    assert_eq!(look(&anew).queue, None);
+}
+
+#[test]
+fn a_program_without_jobs_tells_of_no_queue() {
+    let with = |queue: &str| look(&read(&format!("{RUNNING}  queue: {queue}\n"))).queue;
+    assert_eq!(with("{pending: 0, running: 0, completed: 0, failed: 0}"), None);
+    let jobs = with("{pending: 0, running: 0, completed: 1, failed: 0}").unwrap().jobs;
+    assert_eq!(jobs, "0/0");
+}
+
+#[test]
+fn counts_of_jobs_wait_and_hold_up_nothing_else() {
+    let before = look(&read(QUEUE));
+    let mut counted = before.clone();
+    counted.queue.as_mut().unwrap().running = 4;
+    assert_eq!(pace(Some(&before), &counted, 1), Pace::Within(Duration::from_secs(5)));
+    counted.online = Some(3);
+    assert_eq!(pace(Some(&before), &counted, 1), Pace::Within(Duration::from_millis(300)));
+}
+
+#[test]
+fn a_launcher_of_a_queue_that_has_ended_is_waited_for_and_one_that_gave_up_is_the_end() {
+    let replaced = include_str!("causes/launcher-of-a-queue-replaced.yaml");
+    let waits = look(&written(&look(&read(QUEUE)), read(replaced)));
+    assert_eq!(waits.state, Some(State::Pending));
+    assert_eq!(waits.exit_code, None, "another launcher comes");
+    let gave_up = replaced.replace("143", "66").replace("Terminated", "BootstrapTimeout");
+    let ended = look(&written(&look(&read(QUEUE)), read(&gave_up)));
+    let reason = ended.conditions.iter().find(|one| one.type_ == "Quorate").unwrap();
+    assert_eq!(reason.reason, "ProgramEnded");
+}

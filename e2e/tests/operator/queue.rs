@@ -1,0 +1,102 @@
+//! Clusters without a program: their queue outlives the launcher's pod, is counted in the status, and
+//! ends the cluster when nobody uses it.
+
+use crate::LAB;
+use quorate_e2e::NAMESPACE;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
+const IMAGE: &str = "image: localhost/mpi-debian:v1";
+const AGENT: &str = "/quorate/bin/quorate-agent";
+
+/// Names and UIDs of the pods of a cluster that are not on their way out, by their group.
+fn pods(cluster: &str, group: &str) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    LAB.of("pods", cluster)
+        .iter()
+        .map(|pod| &pod["metadata"])
+        .filter(|pod| pod["labels"]["quorate.dev/group"] == group)
+        .filter(|pod| pod["deletionTimestamp"].is_null())
+        .map(|pod| (text(&pod["name"]), text(&pod["uid"])))
+        .collect()
+}
+
+/// Runs a verb of the agent in the launcher's pod.
+fn agent(cluster: &str, arguments: &[&str]) -> Result<String, String> {
+    let (launcher, _) = pods(cluster, "launcher").pop_first().ok_or("no launcher")?;
+    let place = ["-n", NAMESPACE, "exec", &launcher, "--", AGENT];
+    LAB.kubectl(&[&place[..], arguments].concat())
+}
+
+#[test]
+fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
+    let name = "queue-kept";
+    let state = tempfile::tempdir().unwrap();
+    // The image's user is not this one.
+    std::fs::set_permissions(state.path(), Permissions::from_mode(0o777)).unwrap();
+    let path = state.path().display();
+    LAB.minicluster(
+        name,
+        &format!(
+            "size: 3\nslots: 1\n{IMAGE}\nqueue: {{stateVolume: state}}\nlauncher:\n  template:\n    \
+             spec: {{volumes: [{{name: state, hostPath: {{path: {path}}}}}]}}"
+        ),
+    );
+    LAB.state(name, "Ready");
+    let workers = pods(name, "worker");
+    assert_eq!(workers.len(), 2, "{workers:?}");
+    let launcher = pods(name, "launcher");
+
+    // One that holds all cores, and those that wait for it.
+    assert_eq!(agent(name, &["submit", "-n3", "sleep", "3600"]), Ok("1".into()));
+    assert_eq!(agent(name, &["submit", "--cc", "1-4", "-n2", "true"]), Ok("2\n3\n4\n5".into()));
+    let object =
+        LAB.until(name, "told of its jobs", |object| object["status"]["queue"]["jobs"] == "1/5");
+    let queue = &object["status"]["queue"];
+    assert_eq!((&queue["running"], &queue["pending"]), (&1.into(), &4.into()), "{queue}");
+    let table = LAB.kubectl(&["get", "mc", name]).unwrap();
+    assert!(table.contains("JOBS") && table.contains("1/5"), "{table}");
+
+    let pod = launcher.first_key_value().unwrap().0;
+    LAB.kubectl(&["-n", NAMESPACE, "delete", "pod", pod, "--wait=false"]).unwrap();
+    LAB.until(name, "without its launcher", |object| object["status"]["state"] != "Ready");
+    LAB.state(name, "Ready");
+    assert_ne!(pods(name, "launcher"), launcher);
+    assert_eq!(pods(name, "worker"), workers, "workers stay");
+
+    // Numbers go on, and so does what had waited; what ran has ended once, or runs on.
+    let _ = agent(name, &["cancel", "1"]);
+    assert_eq!(agent(name, &["wait", "2", "3", "4", "5"]).map(drop), Ok(()));
+    assert_eq!(agent(name, &["submit", "--wait", "true"]), Ok("6".into()));
+    let object = LAB.until(name, "told of their end", |object| {
+        let queue = &object["status"]["queue"];
+        queue["completed"] == 5 && queue["jobs"] == "0/0"
+    });
+    let status = &object["status"];
+    assert_eq!(status["queue"]["failed"], 1, "{status}");
+    assert_eq!((&status["attempt"], &status["restarts"]), (&0.into(), &0.into()), "{status}");
+    let jobset = LAB.get("jobset", name).unwrap();
+    assert!(jobset["status"]["restarts"].as_i64().unwrap_or(0) == 0, "{}", jobset["status"]);
+    assert_eq!(pods(name, "worker"), workers, "workers stay");
+    LAB.kubectl(&["delete", "mc", name]).unwrap();
+}
+
+#[test]
+fn a_cluster_that_nobody_uses_any_more_succeeds_and_one_with_a_job_stays() {
+    let name = "queue-idle";
+    LAB.minicluster(name, &format!("size: 2\nslots: 1\n{IMAGE}\nqueue: {{idleTimeoutSeconds: 8}}"));
+    LAB.state(name, "Ready");
+    // Longer than it may be without a job.
+    assert_eq!(agent(name, &["submit", "-n2", "sleep", "14"]), Ok("1".into()));
+    LAB.until(name, "told of its job", |object| object["status"]["queue"]["jobs"] == "1/1");
+    let object = LAB.state(name, "Succeeded");
+    let status = &object["status"];
+    assert_eq!(status["queue"]["completed"], 1, "the job was not cut short: {status}");
+    assert_eq!(status["exitCode"], 0, "{status}");
+    assert_eq!(
+        status["message"], "there was no job for 8 s (queue.idleTimeoutSeconds)",
+        "{status}"
+    );
+}
