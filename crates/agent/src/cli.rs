@@ -11,7 +11,8 @@ use crate::queue::arguments::{
     KillArgs, PurgeArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs,
     WaitArgs,
 };
-use crate::queue::slurm;
+use crate::queue::work::{ScriptArgs, WorkArgs};
+use crate::queue::{slurm, work};
 use crate::{broker, install, instance, query, rsh, start, testbed, version};
 use clap::{Parser, Subcommand};
 use quorate_contract::exit;
@@ -80,6 +81,10 @@ enum Verb {
     /// Wait for the end of standard input
     #[command(name = instance::UNTIL_INPUT_ENDS, hide = true)]
     UntilInputEnds,
+    #[command(name = work::VERB, hide = true)]
+    Work(WorkArgs),
+    #[command(hide = true)]
+    SubmitScript(ScriptArgs),
     Tree(instance::tree::Args),
     Proxy(instance::proxy::Args),
     Hosts(HostsArgs),
@@ -134,6 +139,8 @@ impl Cli {
             Verb::Batch(args) => args.run(),
             Verb::Alloc(args) => args.run(),
             Verb::UntilInputEnds => instance::until_input_ends(),
+            Verb::Work(args) => args.run(),
+            Verb::SubmitScript(args) => args.run(),
             Verb::Tree(args) => instance::tree::run(&args),
             Verb::Proxy(args) => instance::proxy::run(&args),
             Verb::Hosts(args) => Ok(args.run()),

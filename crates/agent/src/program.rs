@@ -68,22 +68,30 @@ pub fn run(jobs: Jobs, observed: Observed, overlay: Overlay) -> BoxFuture<Progra
         let report = match overlay.config().program.clone() {
             // Nothing to run: up until told to stop.
             Program::None => std::future::pending().await,
-            Program::Command { argv } => command(&jobs, &observed, &overlay, argv).await,
+            Program::Command { argv } => {
+                let argv = argv.into_iter().map(OsString::from).collect();
+                command(&jobs, &observed, &overlay, argv).await
+            }
             Program::Parallel(parallel) => self::parallel(jobs, overlay, parallel).await,
+            Program::Script { .. } | Program::Jobs { .. } => work(&jobs, &observed, &overlay).await,
         };
         ProgramOutcome { report }
     })
 }
 
 /// Runs a command on this pod, with this pod's stdin, stdout and stderr.
-async fn command(jobs: &Jobs, observed: &Observed, overlay: &Overlay, argv: Vec<String>) -> Report {
+async fn command(
+    jobs: &Jobs,
+    observed: &Observed,
+    overlay: &Overlay,
+    argv: Vec<OsString>,
+) -> Report {
     let settings = overlay.settings();
     if let Err(error) = hosts::write(overlay) {
         let why = format!("the host files cannot be written: {error:#}");
         return Report::new(exit::INTERNAL, Reason::Environment, why);
     }
     let env = command_environment(jobs, overlay);
-    let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
     let cwd = jobs.pod().cwd.clone();
     let start = Start {
         argv: &argv,
@@ -120,6 +128,34 @@ async fn command(jobs: &Jobs, observed: &Observed, overlay: &Overlay, argv: Vec<
         failure.node.clone_from(&settings.node);
     }
     prove(outcome, observed, overlay)
+}
+
+/// Has a process of this program's own put the work into the queue and wait for it.
+async fn work(jobs: &Jobs, observed: &Observed, overlay: &Overlay) -> Report {
+    let dir = &overlay.settings().run_dir;
+    let (config, failure) = (dir.join("program.json"), dir.join("program.failure"));
+    let agent = match std::env::current_exe() {
+        Ok(agent) => agent,
+        Err(error) => {
+            let why = format!("the agent does not find itself: {error}");
+            return Report::new(exit::INTERNAL, Reason::Environment, why);
+        }
+    };
+    let _ = std::fs::remove_file(&failure);
+    if let Err(error) = std::fs::write(&config, overlay.config().render()) {
+        let why = format!("{} cannot be written: {error}", config.display());
+        return Report::new(exit::FAILED, Reason::Environment, why);
+    }
+    let argv: Vec<OsString> =
+        vec![agent.into(), crate::queue::work::VERB.into(), config.into(), failure.clone().into()];
+    let mut report = command(jobs, observed, overlay, argv).await;
+    // What is known of the job says more than the end of the process that waited for it.
+    if report.exit_code != exit::OK
+        && let Ok(words) = std::fs::read_to_string(&failure)
+    {
+        report.message = words;
+    }
+    report
 }
 
 /// The outcome of a command, in words of its own: it is no rank.

@@ -23,6 +23,7 @@ mod table;
 mod talk;
 mod tally;
 mod verbs;
+pub mod work;
 
 use crate::broker::{Overlay, Services};
 use crate::job::Jobs;

@@ -58,19 +58,29 @@ pub(crate) fn groups_fit() -> Rule {
 
 /// Whether a program stands in `command`, or in the field of `program`.
 const COMMAND: &str = "(has(self.command) && self.command.size() > 0)";
-const PROGRAM_COMMAND: &str =
-    "(has(self.program) && has(self.program.command) && self.program.command.size() > 0)";
-const PROGRAM_PARALLEL: &str = "(has(self.program) && has(self.program.parallel))";
 
-pub(crate) fn command_or_program_command() -> Rule {
-    Rule::new(format!("!{COMMAND} || !{PROGRAM_COMMAND}"))
-        .message("two programs at once: spec.program.command is there too; keep one of them")
-        .field_path(".command")
+/// Whether a field of `object` that holds a program is there.
+fn has_program(object: &str, field: &str) -> String {
+    match field {
+        "command" | "jobs" => {
+            format!("(has({object}.{field}) && {object}.{field}.size() > 0)")
+        }
+        _ => format!("has({object}.{field})"),
+    }
 }
 
-pub(crate) fn command_or_parallel() -> Rule {
-    Rule::new(format!("!{COMMAND} || !{PROGRAM_PARALLEL}"))
-        .message("two programs at once: spec.program.parallel is there too; keep one of them")
+fn in_program(field: &str) -> String {
+    format!("(has(self.program) && {})", has_program("self.program", field))
+}
+
+fn beside(field: &str) -> String {
+    format!("two programs at once: spec.program.{field} is there too; keep one of them")
+}
+
+/// `spec.command` beside a program in a field of `spec.program`.
+pub(crate) fn command_or(field: &str) -> Rule {
+    Rule::new(format!("!{COMMAND} || !{}", in_program(field)))
+        .message(beside(field).as_str())
         .field_path(".command")
 }
 
@@ -90,12 +100,8 @@ pub(crate) fn command_alone() -> Rule {
     alone(COMMAND, ".command")
 }
 
-pub(crate) fn program_command_alone() -> Rule {
-    alone(PROGRAM_COMMAND, ".program.command")
-}
-
-pub(crate) fn parallel_alone() -> Rule {
-    alone(PROGRAM_PARALLEL, ".program.parallel")
+pub(crate) fn alone_in_program(field: &str) -> Rule {
+    alone(&in_program(field), &format!(".program.{field}"))
 }
 
 pub(crate) fn args_with_command() -> Rule {
@@ -130,20 +136,18 @@ pub(crate) fn state_without_program() -> Rule {
 
 /// On `spec.program`.
 pub(crate) fn some_program() -> Rule {
-    Rule::new(
-        "(has(self.command) && self.command.size() > 0) || has(self.parallel) || has(self.args)",
-    )
-    .message(
-        "neither `command` nor `parallel`: give one of them, or leave program out for a cluster \
-             that stays up until deleted",
+    let any = ["command", "parallel", "script", "jobs"].map(|field| has_program("self", field));
+    Rule::new(format!("{} || has(self.args)", any.join(" || "))).message(
+        "none of `command`, `parallel`, `script` and `jobs`: give one of them, or leave program out \
+         for a cluster that stays up until deleted",
     )
 }
 
-/// On `spec.program`.
-pub(crate) fn one_in_program() -> Rule {
-    Rule::new("!has(self.command) || self.command.size() == 0 || !has(self.parallel)")
-        .message("two programs at once: spec.program.command is there too; keep one of them")
-        .field_path(".parallel")
+/// On `spec.program`: two fields that both hold a program.
+pub(crate) fn two_in_program(first: &str, second: &str) -> Rule {
+    Rule::new(format!("!{} || !{}", has_program("self", first), has_program("self", second)))
+        .message(beside(first).as_str())
+        .field_path(format!(".{second}"))
 }
 
 /// Slots of a group; -1 when its CPUs decide.

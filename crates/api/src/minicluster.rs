@@ -13,9 +13,11 @@ use crate::cel;
 use crate::status::MiniClusterStatus;
 use crate::template::{main_container, schema as template_schema};
 
+mod job;
 mod queue;
 mod topology;
 
+pub use job::Job;
 pub use queue::{Queue, QueuePolicy};
 pub use topology::{Topology, TopologyMode};
 
@@ -62,11 +64,15 @@ pub const MANAGER: &str = "quorate.dev/quorate-controller";
     validation = cel::growth(),
     validation = cel::groups_fill_size(),
     validation = cel::groups_fit(),
-    validation = cel::command_or_program_command(),
-    validation = cel::command_or_parallel(),
+    validation = cel::command_or("command"),
+    validation = cel::command_or("parallel"),
+    validation = cel::command_or("script"),
+    validation = cel::command_or("jobs"),
     validation = cel::command_alone(),
-    validation = cel::program_command_alone(),
-    validation = cel::parallel_alone(),
+    validation = cel::alone_in_program("command"),
+    validation = cel::alone_in_program("parallel"),
+    validation = cel::alone_in_program("script"),
+    validation = cel::alone_in_program("jobs"),
     validation = cel::args_with_command(),
     validation = cel::tasks_have_slots(),
     validation = cel::host_ports(),
@@ -237,9 +243,18 @@ pub struct Group {
     pub template: Option<PodTemplateSpec>,
 }
 
-/// What the cluster is for: one of `command` or `parallel`.
+/// What the cluster is for: one of `command`, `parallel`, `script` or `jobs`.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[x_kube(validation = cel::some_program(), validation = cel::one_in_program(), validation = cel::args_with_command())]
+#[x_kube(
+    validation = cel::some_program(),
+    validation = cel::two_in_program("command", "parallel"),
+    validation = cel::two_in_program("command", "script"),
+    validation = cel::two_in_program("command", "jobs"),
+    validation = cel::two_in_program("parallel", "script"),
+    validation = cel::two_in_program("parallel", "jobs"),
+    validation = cel::two_in_program("script", "jobs"),
+    validation = cel::args_with_command()
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Program {
     /// Run once on the launcher, for example a script that calls `mpirun`. An argument list, never
@@ -252,6 +267,17 @@ pub struct Program {
     /// Launched by the brokers on all pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<Parallel>,
+    /// A batch script, put into the cluster's own queue: its first line names the interpreter, its
+    /// `#SBATCH` or `#QUORATE` lines say what it needs. It runs once, on the first of its nodes, in a
+    /// cluster of its own over them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 524_288))]
+    pub script: Option<String>,
+    /// Jobs for the cluster's own queue. The program ends when all of them have, with the code of the
+    /// first in the list that failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub jobs: Vec<Job>,
 }
 
 /// A parallel program.

@@ -6,6 +6,7 @@
 
 mod groups;
 pub mod hash;
+mod jobs;
 mod local;
 mod pods;
 mod program;
@@ -21,6 +22,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use crate::finding::{Finding, Severity};
 use crate::minicluster::{Flavor, MiniCluster, MpiStart, OnWorkerLost};
 
+pub use jobs::ValidatedJob;
 pub use queue::ValidatedQueue;
 pub use topology::ValidatedTopology;
 
@@ -180,6 +182,13 @@ pub enum ValidatedProgram {
     },
     /// Launched by the brokers.
     Parallel(ValidatedParallel),
+    /// A batch script in the cluster's own queue.
+    Script {
+        /// The text; begins with its interpreter line.
+        text: String,
+    },
+    /// Jobs in the cluster's own queue; at least one.
+    Jobs(Vec<ValidatedJob>),
 }
 
 /// A parallel program.

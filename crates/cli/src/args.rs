@@ -3,8 +3,10 @@
 #![allow(missing_docs, reason = "the help texts are the documentation; more would show up there")]
 
 mod place;
+mod queue;
 
 pub use place::{Place, Reach, called_as_plugin};
+pub use queue::{QueueArgs, QueueVerb};
 
 use crate::refusal::Refusal;
 use crate::verbs::wanted::is_file_name;
@@ -58,6 +60,8 @@ pub enum Verb {
     Wait(WaitArgs),
     /// End clusters and forget their logs
     Delete(DeleteArgs),
+    #[command(flatten)]
+    Queue(QueueVerb),
     /// Check MiniCluster files without running anything
     Validate(ValidateArgs),
     /// Print the objects that a MiniCluster becomes

@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
+#[path = "agent/queue.rs"]
+mod queue;
+
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

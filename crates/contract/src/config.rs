@@ -163,6 +163,53 @@ pub enum Program {
     },
     /// Launched by the brokers.
     Parallel(Parallel),
+    /// A batch script in the cluster's own queue; the program ends when its job does.
+    Script {
+        /// The text, with its interpreter line and its `#SBATCH` or `#QUORATE` lines.
+        text: String,
+    },
+    /// Jobs in the cluster's own queue; the program ends when all of them have.
+    Jobs {
+        /// In the order of their submission.
+        jobs: Vec<Job>,
+    },
+}
+
+/// A job of a program that is a list of jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Job {
+    /// What people call it; unique.
+    pub name: String,
+    /// The program of each task and its arguments; never through a shell.
+    pub argv: Vec<String>,
+    /// Tasks in all; `None` means one, or one for each node and place on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u32>,
+    /// Nodes; `None` means as few as the tasks fit on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// The most tasks of one node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks_per_node: Option<u32>,
+    /// Cores of each task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_per_task: Option<u32>,
+    /// Accelerators of each task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_per_task: Option<u32>,
+    /// Seconds that it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit_seconds: Option<u32>,
+    /// Variables added to each task's environment, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<(String, String)>,
+    /// The directory to start in; `None` means the container's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// Jobs before it in the list that must have ended with 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
 }
 
 /// A parallel program.

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use quorate_api::ValidatedMiniCluster;
 use quorate_api::minicluster::{Flavor, MpiStart};
-use quorate_api::validate::ValidatedProgram;
+use quorate_api::validate::{ValidatedJob, ValidatedProgram};
 use quorate_contract::config::{
     self as contract, AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, Parallel, Program, Queue,
     Slots, VERSION,
@@ -71,6 +71,8 @@ fn program(program: &ValidatedProgram) -> Program {
     match program {
         ValidatedProgram::None => Program::None,
         ValidatedProgram::Command { argv } => Program::Command { argv: argv.clone() },
+        ValidatedProgram::Script { text } => Program::Script { text: text.clone() },
+        ValidatedProgram::Jobs(jobs) => Program::Jobs { jobs: jobs.iter().map(job).collect() },
         ValidatedProgram::Parallel(parallel) => Program::Parallel(Parallel {
             argv: parallel.argv.clone(),
             tasks: parallel.tasks,
@@ -88,6 +90,22 @@ fn program(program: &ValidatedProgram) -> Program {
                 MpiStart::None => contract::MpiStart::None,
             },
         }),
+    }
+}
+
+fn job(job: &ValidatedJob) -> contract::Job {
+    contract::Job {
+        name: job.name.clone(),
+        argv: job.argv.clone(),
+        tasks: job.tasks,
+        nodes: job.nodes,
+        tasks_per_node: job.tasks_per_node,
+        cpus_per_task: job.cpus_per_task,
+        gpus_per_task: job.gpus_per_task,
+        time_limit_seconds: job.time_limit_seconds,
+        env: job.env.clone(),
+        working_dir: job.working_dir.clone(),
+        after: job.after.clone(),
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::LAB;
 use quorate_e2e::NAMESPACE;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -51,7 +51,10 @@ fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
 
     // One that holds all cores, and those that wait for it.
     assert_eq!(agent(name, &["submit", "-n3", "sleep", "3600"]), Ok("1".into()));
-    assert_eq!(agent(name, &["submit", "--cc", "1-4", "-n2", "true"]), Ok("2\n3\n4\n5".into()));
+    assert_eq!(
+        agent(name, &["submit", "--cc", "1-4", "-n2", "sleep", "3"]),
+        Ok("2\n3\n4\n5".into())
+    );
     let object =
         LAB.until(name, "told of its jobs", |object| object["status"]["queue"]["jobs"] == "1/5");
     let queue = &object["status"]["queue"];
@@ -70,9 +73,20 @@ fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
     let _ = agent(name, &["cancel", "1"]);
     assert_eq!(agent(name, &["wait", "2", "3", "4", "5"]).map(drop), Ok(()));
     assert_eq!(agent(name, &["submit", "--wait", "true"]), Ok("6".into()));
+    // From a laptop, with a script that is there alone.
+    let script = state.path().join("job.sh");
+    std::fs::write(&script, "#!/bin/sh\n#SBATCH -N2 -n2\nsrun hostname | sort\n").unwrap();
+    let script = script.display().to_string();
+    let said = LAB.quorate(&["submit", "-n", NAMESPACE, name, "--watch", &script]);
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!((said.code, lines.len(), lines[0]), (0, 3, "7"), "{said:?}");
+    assert!(
+        lines[1] != lines[2] && lines[1..].iter().all(|host| host.starts_with(name)),
+        "{said:?}"
+    );
     let object = LAB.until(name, "told of their end", |object| {
         let queue = &object["status"]["queue"];
-        queue["completed"] == 5 && queue["jobs"] == "0/0"
+        queue["completed"] == 6 && queue["jobs"] == "0/0"
     });
     let status = &object["status"];
     assert_eq!(status["queue"]["failed"], 1, "{status}");
@@ -99,4 +113,27 @@ fn a_cluster_that_nobody_uses_any_more_succeeds_and_one_with_a_job_stays() {
         status["message"], "there was no job for 8 s (queue.idleTimeoutSeconds)",
         "{status}"
     );
+}
+
+#[test]
+fn a_script_and_jobs_are_programs_and_the_job_that_failed_is_named() {
+    let script =
+        "program:\n  script: |\n    #!/bin/sh -e\n    #SBATCH -N2 -n2\n    srun hostname | sort";
+    LAB.minicluster("queue-script", &format!("size: 3\nslots: 1\n{IMAGE}\n{script}"));
+    let jobs = "program:\n  jobs:\n  - {name: good, command: ['true']}\n  \
+                - {name: bad, command: [sh, -c, 'exit 7']}\n  \
+                - {name: never, command: ['true'], after: [bad]}";
+    LAB.minicluster("queue-jobs", &format!("size: 2\nslots: 1\n{IMAGE}\n{jobs}"));
+    LAB.state("queue-script", "Succeeded");
+    let output = LAB.output("queue-script");
+    let hosts: BTreeSet<&str> = output.lines().collect();
+    assert_eq!((output.lines().count(), hosts.len()), (2, 2), "{output}");
+    assert!(hosts.iter().all(|host| host.starts_with("queue-script-")), "{output}");
+    let status = LAB.state("queue-jobs", "Failed")["status"].clone();
+    assert_eq!(status["exitCode"], 7, "{status}");
+    let message = status["failure"]["message"].as_str().unwrap();
+    assert!(message.starts_with("job 2 (bad) ended with code 7"), "{status}");
+    for name in ["queue-script", "queue-jobs"] {
+        LAB.kubectl(&["delete", "mc", name]).unwrap();
+    }
 }

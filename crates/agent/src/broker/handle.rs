@@ -101,6 +101,13 @@ pub struct Membership {
     pub online: BTreeMap<u32, Member>,
 }
 
+impl Membership {
+    /// Whether a rank was told to stop.
+    pub fn is_draining(&self, rank: u32) -> bool {
+        self.online.get(&rank).is_some_and(|member| member.draining)
+    }
+}
+
 /// A rank was lost or has left. Every broker is told of every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offline {
@@ -321,6 +328,16 @@ impl Overlay {
     /// The cluster's work is done: ends it, as succeeded unless its program says else (rank 0).
     pub async fn finish(&self, reason: String) -> Result<(), OverlayError> {
         self.tell(ToNode::Life(Command::Finish { done: true, reason })).await
+    }
+
+    /// Says that this broker, which is rank 0, is about to leave, and waits until all here know.
+    pub(crate) async fn drain_itself(&self) {
+        let rank = self.rank();
+        let mut members = self.membership();
+        let known = |members: &Arc<Membership>| members.is_draining(rank);
+        if self.tell(ToNode::Draining { rank }).await.is_ok() {
+            let _ = members.wait_for(known).await;
+        }
     }
 
     pub(crate) async fn tell(&self, command: ToNode) -> Result<(), OverlayError> {

@@ -143,7 +143,7 @@ fn say_refused(done: &[Done]) {
 }
 
 /// Writes data; a reader that has seen enough is no error.
-fn print(text: &str) -> anyhow::Result<()> {
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),

@@ -35,14 +35,27 @@ pub(super) fn hello(question: &Question, own: Own) -> Hello {
 pub(super) fn ask(
     socket: &Path,
     hello: &Hello,
-    mut answer: impl FnMut(Bytes) -> anyhow::Result<()>,
+    answer: impl FnMut(Bytes) -> anyhow::Result<()>,
 ) -> anyhow::Result<i32> {
+    let end = converse(socket, hello, answer)?;
+    if let Some(error) = end.error {
+        crate::sys::complain(&error);
+    }
+    Ok(end.code)
+}
+
+/// Asks, and hands over each answer; gives how the conversation ended.
+pub(super) fn converse(
+    socket: &Path,
+    hello: &Hello,
+    mut answer: impl FnMut(Bytes) -> anyhow::Result<()>,
+) -> anyhow::Result<End> {
     block_on(async {
         let mut connection = match connect(socket, hello).await {
             Ok(connection) => connection,
             Err(error @ LocalError::Connect { .. }) => {
-                crate::sys::complain(&format!("{:#}", anyhow::Error::from(error)));
-                return Ok(exit::UNAVAILABLE);
+                let error = Some(format!("{:#}", anyhow::Error::from(error)));
+                return Ok(End { code: exit::UNAVAILABLE, error });
             }
             Err(error) => return Err(error.into()),
         };
@@ -52,11 +65,7 @@ pub(super) fn ask(
             match kind {
                 kind::ANSWER => answer(payload)?,
                 local::kind::END => {
-                    let end: End = serde_json::from_slice(&payload)?;
-                    if let Some(error) = end.error {
-                        crate::sys::complain(&error);
-                    }
-                    return Ok(end.code);
+                    return Ok(serde_json::from_slice::<End>(&payload)?);
                 }
                 _ => {}
             }

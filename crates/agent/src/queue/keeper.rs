@@ -284,7 +284,8 @@ impl Keeper {
                 self.obey(now, command, &mut answers);
             }
             self.queue.tick(now);
-            if self.overlay.membership().borrow().state == BrokerState::Run && self.sick.is_none() {
+            let up = self.overlay.membership().borrow().state == BrokerState::Run;
+            if up && self.sick.is_none() && !self.leaves() {
                 self.queue.schedule(now);
             }
             self.commit(answers).await;
@@ -324,9 +325,20 @@ impl Keeper {
             Command::Look(look) => answers.looks.push(look),
             Command::Wait(job, reply) => answers.waits.push((job, reply)),
             Command::Started(job) => drop(self.queue.started(now, job)),
-            Command::Finished(job, outcome) => drop(self.queue.finished(now, job, outcome)),
+            Command::Finished(job, outcome) => {
+                if outcome.code != 0 && self.leaves() {
+                    // It ends because the launcher does: the next one lets it begin again, if it may.
+                    let _ = self.queue.tasks_lost(now, job, "the launcher was told to stop");
+                }
+                drop(self.queue.finished(now, job, outcome));
+            }
             Command::NotStarted(job, outcome) => drop(self.queue.not_started(now, job, outcome)),
         }
+    }
+
+    /// Whether this broker was told to stop, so that what starts now would not last.
+    fn leaves(&self) -> bool {
+        self.overlay.membership().borrow().is_draining(self.overlay.rank())
     }
 
     /// Makes what happened durable, then tells of it and has it carried out.

@@ -20,6 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) use placed::variables;
 pub(super) use show::answer;
+pub(super) use submit::script;
 
 /// All names that this program answers to.
 pub const NAMES: [&str; 7] = ["sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol"];

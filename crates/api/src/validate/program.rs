@@ -1,10 +1,11 @@
 //! The rules of the program: exactly one, with a command, and with room for its tasks.
 
 use super::groups::Sizes;
+use super::jobs;
 use super::spec::number_at;
 use super::{Findings, ValidatedParallel, ValidatedProgram};
 use crate::finding::{FieldPath, Finding};
-use crate::minicluster::{MiniClusterSpec, Parallel, Program};
+use crate::minicluster::{MiniClusterSpec, Parallel, Program, Variable};
 use crate::names::is_variable;
 use crate::template::main_container;
 
@@ -28,10 +29,23 @@ pub(super) fn check(
             let parallel = parallel(&path, wanted, sizes, findings);
             found.push((path, ValidatedProgram::Parallel(parallel)));
         }
+        if let Some(text) = &program.script {
+            let path = path.key("script");
+            jobs::script(&path, text, findings);
+            found.push((path, ValidatedProgram::Script { text: text.clone() }));
+        }
+        if !program.jobs.is_empty() {
+            let path = path.key("jobs");
+            let size = sizes.map(|sizes| sizes.size);
+            let jobs = jobs::jobs(&path, &program.jobs, size, findings);
+            found.push((path, ValidatedProgram::Jobs(jobs)));
+        }
         if *program == Program::default() {
-            findings.push(Finding::error(path, "neither `command` nor `parallel`").hint(
-                "give one of them, or leave program out for a cluster that stays up until deleted",
-            ));
+            findings.push(
+                Finding::error(path, "none of `command`, `parallel`, `script` and `jobs`").hint(
+                    "give one of them, or leave program out for a cluster that stays up until deleted",
+                ),
+            );
         }
     }
     let path = FieldPath::new("spec");
@@ -68,7 +82,7 @@ pub(super) fn check(
 }
 
 /// The argument list of `command` and `args` under `path`; `None` when both are empty.
-fn argv(
+pub(super) fn argv(
     path: &FieldPath,
     command: &[String],
     args: &[String],
@@ -137,9 +151,18 @@ fn parallel(
         mpi: wanted.mpi,
     };
     let numbers_are_good = findings.0.len() == before;
-    for (at, variable) in wanted.env.iter().enumerate() {
+    variables(path, &wanted.env, findings);
+    if let Some(sizes) = sizes.filter(|_| numbers_are_good) {
+        room(path, &parallel, sizes, findings);
+    }
+    parallel
+}
+
+/// Variables with plain values: good names, each once.
+pub(super) fn variables(path: &FieldPath, env: &[Variable], findings: &mut Findings) {
+    for (at, variable) in env.iter().enumerate() {
         variable_name(&path.key("env").index(at), &variable.name, findings);
-        if wanted.env[..at].iter().any(|other| other.name == variable.name) {
+        if env[..at].iter().any(|other| other.name == variable.name) {
             findings.push(
                 Finding::error(
                     path.key("env").index(at),
@@ -149,10 +172,6 @@ fn parallel(
             );
         }
     }
-    if let Some(sizes) = sizes.filter(|_| numbers_are_good) {
-        room(path, &parallel, sizes, findings);
-    }
-    parallel
 }
 
 /// A variable's name must be one that Kubernetes and `execve` take.

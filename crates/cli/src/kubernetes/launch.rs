@@ -142,6 +142,12 @@ impl Run<'_> {
                 let program = argv.first().map_or("", String::as_str);
                 progress.with_command(format!("{program} on launcher-0-0"))
             }
+            ValidatedProgram::Script { .. } => {
+                progress.with_command("a batch script in the queue".to_owned())
+            }
+            ValidatedProgram::Jobs(jobs) => {
+                progress.with_command(format!("{} jobs in the queue", jobs.len()))
+            }
             ValidatedProgram::Parallel(_) => progress,
         }
     }

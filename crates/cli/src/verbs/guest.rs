@@ -1,6 +1,7 @@
 //! A program as a guest of a cluster that stays: the command line, run in the launcher, that starts
 //! it as the cluster itself would have.
 
+use crate::refusal::Refusal;
 use quorate_api::minicluster::MpiStart;
 use quorate_api::validate::{ValidatedParallel, ValidatedProgram};
 
@@ -8,9 +9,23 @@ use quorate_api::validate::{ValidatedParallel, ValidatedProgram};
 /// `agent` is the agent's path there.
 pub(crate) fn command(program: &ValidatedProgram, agent: &str) -> Vec<String> {
     match program {
-        ValidatedProgram::None => Vec::new(),
+        // Work for the queue is refused by [`check`].
+        ValidatedProgram::None | ValidatedProgram::Script { .. } | ValidatedProgram::Jobs(_) => {
+            Vec::new()
+        }
         ValidatedProgram::Command { argv } => argv.clone(),
         ValidatedProgram::Parallel(parallel) => self::parallel(parallel, agent),
+    }
+}
+
+/// Refuses a program that is no guest: a cluster that stays takes work by its queue.
+pub(crate) fn check(program: &ValidatedProgram) -> Result<(), Refusal> {
+    match program {
+        ValidatedProgram::Script { .. } | ValidatedProgram::Jobs(_) => Err(Refusal::usage(
+            "--keep does not go with a program of `script` or `jobs`",
+        )
+        .hint("leave program out of the file, and submit the work to the cluster that stays")),
+        _ => Ok(()),
     }
 }
 

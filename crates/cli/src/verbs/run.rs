@@ -46,6 +46,9 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
             .into());
     }
     let mut cluster = wanted.cluster.with_uid(identity::uid()?);
+    if args.keep {
+        guest::check(&cluster.program)?;
+    }
     // A cluster that stays runs its first program as a guest, so that it outlives it.
     let guest = args.keep.then(|| std::mem::replace(&mut cluster.program, ValidatedProgram::None));
     let has_program = cluster.program != ValidatedProgram::None;

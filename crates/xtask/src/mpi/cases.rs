@@ -63,6 +63,20 @@ const CASES: &[Case] = &[
         says: &["rank 5 on worker-0-1 ended by signal 11", "cell 4711 has no neighbour"],
     },
     Case {
+        file: "examples/batch/minicluster.yaml",
+        mpi: super::QUICKSTART,
+        needs: None,
+        code: 0,
+        says: &["job 1 has 2 nodes", "batch-script-"],
+    },
+    Case {
+        file: "examples/pipeline/minicluster.yaml",
+        mpi: super::QUICKSTART,
+        needs: None,
+        code: 0,
+        says: &["mesh is ready", "solved on pipeline-worker-0-1", "plot is drawn"],
+    },
+    Case {
         file: "examples/lammps/minicluster.yaml",
         mpi: "openmpi-debian",
         needs: Some(("/usr/bin/lmp", "lammps")),

@@ -8,7 +8,7 @@ use crate::queue::protocol::{
 };
 use anyhow::Context as _;
 use quorate_contract::{env as names, exit};
-use quorate_queue::{Copies, JobId};
+use quorate_queue::{Copies, JobId, Jobspec};
 use quorate_slurm::options::{
     Context, Distribution, Input, MPI_LIST, Mpi, OptionError, Settings, Tool, Wanted, parse, wanted,
 };
@@ -94,6 +94,46 @@ fn job(
     wanted(&settings, input, &context).map(Ok)
 }
 
+/// The job of a batch script that is no file, and how many of it. Its output is kept for who attaches,
+/// unless a directive names a file.
+pub(in crate::queue) fn script(
+    text: &str,
+    words: &[String],
+) -> Result<(Jobspec, AskedCopies), String> {
+    const NAME: &str = "script";
+    let environment = environment();
+    let read = || -> Result<(Wanted, bool), OptionError> {
+        let directives = script::options(NAME, text)?;
+        let mut given = directives.iter().flat_map(|(_, parsed)| &parsed.options);
+        let file = given.any(|(option, _)| option.name == "output");
+        let line = parse(Tool::Sbatch, words)?;
+        let file = file || line.options.iter().any(|(option, _)| option.name == "output");
+        let settings = Settings::merge(Tool::Sbatch, &directives, &environment, &line)?;
+        let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        let context = Context {
+            clock: clock(),
+            environment: &environment,
+            directory: &directory.to_string_lossy(),
+            host: &crate::sys::host_name(),
+            submit_line: NAME,
+            user: &super::user(&environment),
+        };
+        let input = Input::Script { path: None, text: text.to_owned(), args: Vec::new() };
+        Ok((wanted(&settings, input, &context)?, file))
+    };
+    let (mut job, file) = read().map_err(|error| error.lines(Tool::Sbatch).join("; "))?;
+    if let Some(reference) = depend(&mut job).map_err(|error| format!("{error:#}"))? {
+        return Err(format!("it waits for job {}, which is not there", reference.job));
+    }
+    let copies = copies(&job);
+    let mut spec = job.jobspec;
+    spec.environment.insert(names::SLURM.to_owned(), "1".to_owned());
+    if !file {
+        spec.streams.output = None;
+    }
+    Ok((spec, copies))
+}
+
 /// The script's path and text; a code where it cannot be read, which was said.
 fn script_of(operands: &[String]) -> Result<(Option<String>, String), i32> {
     let mut text = String::new();
@@ -123,13 +163,17 @@ fn depend(job: &mut Wanted) -> anyhow::Result<Option<JobRef>> {
     Ok(job.depend(meant).err())
 }
 
-fn question(job: &Wanted, then: Then, test: bool) -> Question {
-    let copies = match &job.copies {
+fn copies(job: &Wanted) -> AskedCopies {
+    match &job.copies {
         Copies::Array { indices, limit } => {
             AskedCopies::Array { indices: indices.to_string(), limit: *limit }
         }
         _ => AskedCopies::One,
-    };
+    }
+}
+
+fn question(job: &Wanted, then: Then, test: bool) -> Question {
+    let copies = copies(job);
     Question::Submit(Box::new(Submit { spec: job.jobspec.clone(), copies, then, test }))
 }
 

@@ -1,0 +1,124 @@
+//! The job queue of local clusters with the real agent: programs that are work for it, and its verbs from
+//! outside.
+
+use super::{Stage, read};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn example(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    root.join(name).join("minicluster.yaml").display().to_string()
+}
+
+/// Writes a MiniCluster of two pods with one slot each.
+fn file(stage: &Stage, name: &str, program: &str) -> PathBuf {
+    let path = stage.dir.path().join(format!("{name}.yaml"));
+    let text = format!(
+        "apiVersion: quorate.dev/v1alpha1\nkind: MiniCluster\nmetadata: {{name: {name}}}\n\
+         spec:\n  size: 2\n  slots: 1\n{program}"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_batch_script_is_a_program_on_the_nodes_that_its_directives_ask_for() {
+    let stage = Stage::new();
+    let (code, out, err) = stage.run(&["run", &example("batch")]);
+    assert_eq!(code, 0, "{err}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[0], "job 1 has 2 nodes", "{out}\n{err}");
+    let hosts: BTreeSet<&str> = lines[1..].iter().copied().collect();
+    assert_eq!((lines.len(), hosts.len()), (3, 2), "{out}");
+    assert!(hosts.iter().all(|host| host.starts_with("batch-script-")), "{out}");
+}
+
+#[test]
+fn jobs_of_a_program_run_one_after_the_other_and_their_output_is_in_order() {
+    let stage = Stage::new();
+    let (code, out, err) = stage.run(&["run", &example("pipeline")]);
+    assert_eq!(code, 0, "{err}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[4]), (5, "mesh is ready", "plot is drawn"), "{out}");
+    let mut solved = lines[1..4].to_vec();
+    solved.sort_unstable();
+    let hosts = ["launcher-0-0", "worker-0-0", "worker-0-1"];
+    assert_eq!(solved, hosts.map(|host| format!("solved on pipeline-{host}")), "{out}");
+}
+
+#[test]
+fn the_first_job_that_fails_is_named_and_gives_its_code() {
+    let stage = Stage::new();
+    let program = "  program:\n    jobs:\n    - {name: good, command: ['true']}\n    \
+                   - {name: bad, command: [sh, -c, 'exit 7']}\n    \
+                   - {name: never, command: [echo, never], after: [bad]}\n    \
+                   - {name: last, command: [echo, last]}\n";
+    let path = file(&stage, "failing", program).display().to_string();
+    let (code, out, err) = stage.run(&["run", &path]);
+    assert_eq!(code, 7, "{err}");
+    assert!(err.contains("job 2 (bad) ended with code 7"), "{err}");
+    assert_eq!(out, "last\n", "what waits for a failed job never runs: {err}");
+}
+
+#[test]
+fn a_directive_that_nobody_knows_fails_the_cluster_with_its_line() {
+    let stage = Stage::new();
+    let program =
+        "  program:\n    script: |\n      #!/bin/sh\n      #SBATCH --frobnicate=3\n      echo no\n";
+    let path = file(&stage, "wrong", program).display().to_string();
+    let (code, out, err) = stage.run(&["run", &path]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("frobnicate") && err.contains("line 2"), "{err}");
+}
+
+#[test]
+fn jobs_are_put_into_a_cluster_that_stays_from_outside_and_looked_after_there() {
+    let stage = Stage::new();
+    let (code, _, err) =
+        stage.run(&["run", "--keep", &file(&stage, "tools", "").display().to_string()]);
+    assert_eq!(code, 0, "{err}");
+    let ask = |args: &[&str]| {
+        let (code, out, err) = stage.run(args);
+        assert_eq!(code, 0, "{args:?}: {err}");
+        out
+    };
+    assert_eq!(ask(&["submit", "tools", "-n2", "--", "true"]), "1\n");
+    assert_eq!(ask(&["submit", "tools", "--watch", "--", "echo", "hello"]), "hello\n");
+    let script = stage.dir.path().join("job.sh");
+    std::fs::write(&script, "#!/bin/sh\n#QUORATE -N2 -n2\nsrun hostname | sort\nexit 3\n").unwrap();
+    let script = script.display().to_string();
+    let (code, out, err) = stage.run(&["submit", "tools", "--watch", &script]);
+    assert_eq!(code, 3, "{err}");
+    assert_eq!(out, "3\ntools-launcher-0-0\ntools-worker-0-0\n", "{err}");
+    let jobs = ask(&["jobs", "tools", "-a", "-o", "json"]);
+    assert_eq!(jobs.lines().count(), 3, "{jobs}");
+    assert_eq!(ask(&["submit", "tools", "--urgency", "0", "--", "true"]), "4\n");
+    assert!(ask(&["jobs", "tools"]).contains("held"));
+    ask(&["cancel", "tools", "4"]);
+    let (code, _, err) = stage.run(&["cancel", "tools", "99"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("there is no job 99"), "{err}");
+    // Jobs are counted once a second at most.
+    let counts = "  jobs      0 running, 0 waiting, 2 completed, 2 failed";
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let status = ask(&["status", "tools"]);
+        if status.contains(counts) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{status}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ask(&["delete", "tools"]);
+}
+
+#[test]
+fn a_cluster_that_nobody_uses_ends_by_itself_and_well() {
+    let stage = Stage::new();
+    let path = file(&stage, "idle", "  queue: {idleTimeoutSeconds: 1}\n").display().to_string();
+    let output = stage.quorate(&["run", &path]).output().unwrap();
+    let (code, _, err) = read(output);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.lines().last().is_some_and(|line| line.starts_with("idle succeeded in")), "{err}");
+}
