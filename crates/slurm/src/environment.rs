@@ -281,6 +281,12 @@ const OWN: &[&str] = &[
     "TASKS_PER_NODE",
 ];
 
+/// Whether a variable says something of a job that its steps must find as well, although they know nothing
+/// of it but what they are told.
+pub fn of_the_whole_job(name: &str) -> bool {
+    name == "SLURM_JOBID" || name.starts_with("SLURM_JOB_") || name.starts_with("SLURM_ARRAY_")
+}
+
 /// Whether a variable says something of one job, so that another must not inherit it.
 pub fn of_a_job(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("SLURM_") else {

@@ -111,6 +111,20 @@ fn jobs_of_an_array_know_how_many_there_are() {
 }
 
 #[test]
+fn steps_of_a_script_know_its_job_and_their_own_number() {
+    let (pods, desk) = (cluster(2), Desk::new());
+    assert_eq!(desk.says(&pods, &["sbatch", "--parsable", "-H", "--wrap", "true"]), "1\n");
+    let show = "echo job $SLURM_JOB_ID $SLURM_JOBID $SLURM_ARRAY_TASK_ID $SLURM_JOB_NAME \
+                $SLURM_JOB_NUM_NODES, step $SLURM_STEP_ID $SLURM_STEP_NUM_NODES";
+    let text = format!("#!/bin/sh\nsrun true\nsrun -N1 -n1 sh -c '{show}'\n");
+    fs::write(desk.path().join("job.sh"), text).unwrap();
+    let words = ["sbatch", "-W", "-N2", "-n2", "-a", "7", "-J", "wide", "-o", "out.txt", "job.sh"];
+    desk.says(&pods, &words);
+    let said = fs::read_to_string(desk.path().join("out.txt")).unwrap();
+    assert!(said.lines().any(|line| line == "job 2 2 7 wide 2, step 1 1"), "{said}");
+}
+
+#[test]
 fn signals_go_to_steps_to_the_script_or_to_both() {
     let (pods, desk) = (cluster(2), Desk::new());
     // The script ends when it, and its step, have both heard what was for them.

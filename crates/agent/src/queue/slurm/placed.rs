@@ -65,7 +65,11 @@ pub(in crate::queue) fn variables(job: &Job, config: &AgentConfig, partition: &s
             launcher: config.host_name(0).unwrap_or_default(),
         };
         let mut all = environment::task(&placed, &stepped, &Task::default());
-        all.retain(|name, _| !OF_A_TASK.contains(&name.as_str()));
+        let told = |name: &str| outer.is_some() && spec.environment.contains_key(name);
+        all.retain(|name, _| {
+            let of_a_task = OF_A_TASK.contains(&name.as_str());
+            !of_a_task && !(environment::of_the_whole_job(name) && told(name))
+        });
         return all;
     }
     let mut all = environment::batch(&placed, 0);

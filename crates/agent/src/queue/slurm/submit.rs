@@ -9,6 +9,7 @@ use crate::queue::protocol::{
 use anyhow::Context as _;
 use quorate_contract::{env as names, exit};
 use quorate_queue::{Copies, JobId, Jobspec};
+use quorate_slurm::environment::of_the_whole_job;
 use quorate_slurm::options::{
     Context, Distribution, Input, MPI_LIST, Mpi, OptionError, Settings, Tool, Wanted, parse, wanted,
 };
@@ -236,6 +237,11 @@ fn srun(mut job: Wanted) -> anyhow::Result<i32> {
         option("no-kill", "");
     }
     spec.environment.insert(names::SLURM.to_owned(), "1".to_owned());
+    // In a script this is a step of the script's job.
+    if std::env::var_os(names::SLURM_SOCKET).is_some() {
+        let of_the_job = environment().into_iter().filter(|(name, _)| of_the_whole_job(name));
+        spec.environment.extend(of_the_job);
+    }
     let from_here = spec.streams.input.is_none();
     if from_here {
         spec.streams.input = Some("-".to_owned());
