@@ -2,7 +2,7 @@
 
 use crate::suite::{self, Suite, Tier};
 use crate::tally::{Clock, Row, Tally, closing};
-use crate::{dist, kube, lint, mpi, workspace};
+use crate::{dist, kube, lint, mpi, workflows, workspace};
 use anyhow::Result;
 
 /// A part of a run, one line of the table.
@@ -93,5 +93,7 @@ fn mpi_programs(clock: Clock) -> Result<Tally> {
     let dist = dist::build()?;
     let mut tally = mpi::cases::run(&dist, clock)?;
     tally.add(mpi::matrix::run(&dist, &[], clock)?);
+    // They, too, are real programs of others over the shipped agent.
+    tally.add(workflows::run(&dist.agent, clock)?);
     Ok(tally)
 }

@@ -22,6 +22,7 @@ mod mpi;
 mod order;
 mod suite;
 mod tally;
+mod workflows;
 mod workspace;
 
 use anyhow::Result;
@@ -93,6 +94,12 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Workflow managers that drive a cluster's queue; a part of the tier `mpi`.
+    Workflows {
+        /// The agent to use instead of the shipped one.
+        #[arg(long, value_name = "FILE")]
+        agent: Option<PathBuf>,
+    },
     /// The MPIs that the tests use.
     Mpi {
         #[command(subcommand)]
@@ -151,6 +158,13 @@ fn run(chore: &Chore) -> Result<bool> {
         Chore::Order => order::run(),
         Chore::Deps => deps::run(),
         Chore::Kube { arguments } => kube::run(arguments),
+        Chore::Workflows { agent } => {
+            let agent = match agent {
+                Some(agent) => agent.clone(),
+                None => dist::build()?.agent,
+            };
+            Ok(workflows::run(&agent, tally::Clock::start())?.failed == 0)
+        }
         Chore::Mpi { chore: MpiChore::Setup { names } } => {
             mpi::fetch::setup(names, tally::Clock::start())
         }
