@@ -21,7 +21,8 @@ use nodes::Nodes;
 use quorate_contract::exit;
 use quorate_contract::status::BrokerState;
 use quorate_queue::{
-    Copies, Effect, Entry, Event, JobId, Jobspec, Outcome, Policy, Queue, Settings, State, Time,
+    Copies, Effect, Entry, Event, Job, JobId, Jobspec, Outcome, Policy, Queue, Settings, State,
+    Time,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -47,7 +48,8 @@ const KEEP: usize = 100_000;
 /// How many more than that there may be before some are forgotten.
 const KEEP_SLACK: usize = 4096;
 
-/// A log shorter than this is not worth compacting.
+/// A log shorter than this is not worth compacting; nor is one that is mostly of jobs that are still
+/// known, since all that is theirs would be written again.
 const COMPACT_FROM: u64 = 32 << 20;
 
 /// What the rest of the agent asks of the keeper.
@@ -64,6 +66,9 @@ type Reply = Box<dyn FnOnce(&Queue, Option<&str>) + Send>;
 type Change = Box<dyn FnOnce(&mut Queue, Time) -> Reply + Send>;
 type Look = Box<dyn FnOnce(&Queue) + Send>;
 type Taken = Result<JobId, String>;
+/// The exit code of a job that is over; `None` where it is forgotten.
+pub(super) type Code = Option<u8>;
+type Waiter = mpsc::UnboundedSender<(JobId, Code)>;
 
 /// Something for the keeper.
 pub(super) enum Command {
@@ -73,8 +78,8 @@ pub(super) enum Command {
     Change(Change),
     /// Looks at the queue.
     Look(Look),
-    /// Tells when a job is over.
-    Wait(JobId, oneshot::Sender<()>),
+    /// Tells of each of these jobs once it is over.
+    Wait(Vec<JobId>, Waiter),
     /// The tasks of a job run.
     Started(JobId),
     /// The tasks of a job are gone.
@@ -139,11 +144,16 @@ impl Keeping {
         answer.await.map_err(|_| Closed)
     }
 
-    /// Tells when a job is over, which it may be already. Unknown jobs are.
-    pub(super) async fn over(&self, job: JobId) -> Result<oneshot::Receiver<()>, Closed> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(Command::Wait(job, reply)).await?;
-        Ok(answer)
+    /// Tells of each of these jobs once it is over, which it may be already and unknown ones are, in
+    /// the order of their ends; ends early when this broker leaves.
+    pub(super) async fn over(
+        &self,
+        jobs: Vec<JobId>,
+    ) -> Result<mpsc::UnboundedReceiver<(JobId, Code)>, Closed> {
+        // As many messages as jobs at the most: they need no bound of their own.
+        let (waiter, ends) = mpsc::unbounded_channel();
+        self.tell(Command::Wait(jobs, waiter)).await?;
+        Ok(ends)
     }
 
     /// Counts changes of the queue, as a value that can be waited on.
@@ -170,12 +180,12 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
     let keeping = Keeping { commands, changes, runner: runner.clone() };
     tokio::spawn(async move {
         match open(&overlay, &dir).await {
-            Ok((store, mut queue_of_log, latest)) => {
-                let mut clock = Clock { last: latest };
-                queue_of_log.resume(clock.now());
+            Ok(mut log) => {
+                let mut clock = Clock { last: log.latest };
+                log.queue.resume(clock.now());
                 let keeper = Keeper {
-                    queue: queue_of_log,
-                    store: Some(store),
+                    queue: log.queue,
+                    store: Some(log.store),
                     slow: false,
                     clock,
                     nodes: Nodes::new(overlay.clone()),
@@ -187,7 +197,7 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
                     waiters: HashMap::new(),
                     changed,
                     over: 0,
-                    compacted: 0,
+                    forgotten: log.forgotten,
                 };
                 keeper.run(queue).await;
             }
@@ -208,8 +218,18 @@ fn directory(overlay: &Overlay) -> PathBuf {
     }
 }
 
+/// What a log says.
+struct Log {
+    store: Store,
+    queue: Queue,
+    /// When the last of it happened.
+    latest: Time,
+    /// Jobs in it that the queue does not know any more.
+    forgotten: usize,
+}
+
 /// Reads the log. It may be long, and the broker has others to talk to meanwhile.
-async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<(Store, Queue, Time), String> {
+async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<Log, String> {
     let policy = if overlay.config().queue.fifo { Policy::Fifo } else { Policy::Easy };
     let settings = Settings { policy, may_grow: true, ..Settings::default() };
     let dir = dir.to_owned();
@@ -220,11 +240,14 @@ async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<(Store, Queue,
             tracing::warn!(note, "the queue's log was damaged");
         }
         let latest = entries.iter().map(|entry| entry.time).max().unwrap_or_default();
+        let taken = |entry: &&Entry| matches!(entry.event, Event::Submit(_) | Event::Copy(_));
+        let taken = entries.iter().filter(taken).count();
         let replayed = Queue::replay(settings, entries, damaged).map_err(|error| chain(&error))?;
         for (job, reason) in &replayed.set_aside {
             tracing::warn!(%job, reason, "a job of the queue's log is set aside");
         }
-        Ok((store, replayed.queue, latest))
+        let forgotten = taken.saturating_sub(replayed.queue.jobs().count());
+        Ok(Log { store, queue: replayed.queue, latest, forgotten })
     };
     let failed = |_| "reading the queue's log failed".to_owned();
     tokio::task::spawn_blocking(read).await.map_err(failed)?
@@ -255,12 +278,12 @@ struct Keeper {
     deferred: Vec<Effect>,
     /// Why the log takes nothing.
     sick: Option<String>,
-    waiters: HashMap<JobId, Vec<oneshot::Sender<()>>>,
+    waiters: HashMap<JobId, Vec<Waiter>>,
     changed: watch::Sender<u64>,
     /// Jobs that are over and known, counted up since the last purge.
     over: usize,
-    /// Length of the log after the last compaction.
-    compacted: u64,
+    /// Jobs in the log that were forgotten.
+    forgotten: usize,
 }
 
 /// What is answered when a batch is durable.
@@ -269,7 +292,7 @@ struct Answers {
     submitted: Vec<(Taken, u64, oneshot::Sender<Taken>)>,
     changed: Vec<Reply>,
     looks: Vec<Look>,
-    waits: Vec<(JobId, oneshot::Sender<()>)>,
+    waits: Vec<(Vec<JobId>, Waiter)>,
 }
 
 impl Keeper {
@@ -323,7 +346,7 @@ impl Keeper {
             }
             Command::Change(change) => answers.changed.push(change(&mut self.queue, now)),
             Command::Look(look) => answers.looks.push(look),
-            Command::Wait(job, reply) => answers.waits.push((job, reply)),
+            Command::Wait(jobs, waiter) => answers.waits.push((jobs, waiter)),
             Command::Started(job) => drop(self.queue.started(now, job)),
             Command::Finished(job, outcome) => {
                 if outcome.code != 0 && self.leaves() {
@@ -445,15 +468,18 @@ impl Keeper {
         }
     }
 
-    fn answer(&mut self, looks: Vec<Look>, waits: Vec<(JobId, oneshot::Sender<()>)>) {
+    fn answer(&mut self, looks: Vec<Look>, waits: Vec<(Vec<JobId>, Waiter)>) {
         for look in looks {
             look(&self.queue);
         }
-        for (job, reply) in waits {
-            if self.queue.job(job).is_none_or(|job| job.state == State::Inactive) {
-                let _ = reply.send(());
-            } else {
-                self.waiters.entry(job).or_default().push(reply);
+        for (jobs, waiter) in waits {
+            for id in jobs {
+                let known = self.queue.job(id);
+                if known.is_none_or(|job| job.state == State::Inactive) {
+                    let _ = waiter.send((id, known.and_then(Job::exit_code)));
+                } else {
+                    self.waiters.entry(id).or_default().push(waiter.clone());
+                }
             }
         }
     }
@@ -488,6 +514,7 @@ impl Keeper {
                 (None, Event::Purge { jobs }) => {
                     for id in jobs.iter().flat_map(|(first, last)| first.0..=last.0) {
                         self.over = self.over.saturating_sub(1);
+                        self.forgotten += 1;
                         let _ = std::fs::remove_file(spool_path(self.runner.dir(), id));
                     }
                 }
@@ -497,8 +524,10 @@ impl Keeper {
     }
 
     fn release_waiters(&mut self, id: JobId) {
-        for waiter in self.waiters.remove(&id).into_iter().flatten() {
-            let _ = waiter.send(());
+        let Some(waiters) = self.waiters.remove(&id) else { return };
+        let code = self.queue.job(id).and_then(Job::exit_code);
+        for waiter in waiters {
+            let _ = waiter.send((id, code));
         }
     }
 
@@ -523,16 +552,19 @@ impl Keeper {
             self.pending.extend(entries);
             self.deferred.extend(effects);
         }
-        if self.store().length() > COMPACT_FROM.max(self.compacted.saturating_mul(3)) {
+        if worth_compacting(self.store().length(), self.forgotten, self.over) {
             let now = self.clock.now();
             let all = self.queue.compacted(now);
             match self.store.as_mut().map(|store| store.compact(&all)) {
                 // What was not written yet is in the shorter log.
-                Some(Ok(())) => self.pending.clear(),
+                Some(Ok(())) => {
+                    let written = std::mem::take(&mut self.pending);
+                    self.tell_of(&written);
+                }
                 Some(Err(error)) => tracing::warn!(%error, "the queue's log stays long"),
                 None => {}
             }
-            self.compacted = self.store().length();
+            self.forgotten = 0;
         }
     }
 
@@ -546,6 +578,12 @@ impl Keeper {
         });
         [retry, unwritten, due].into_iter().flatten().min()
     }
+}
+
+/// Whether a log of so many bytes, in which jobs are that were forgotten and jobs that are over and
+/// known, should be written anew without the former.
+fn worth_compacting(length: u64, forgotten: usize, known: usize) -> bool {
+    length > COMPACT_FROM && forgotten > 0 && forgotten >= known
 }
 
 fn refused(why: &str) -> String {
@@ -573,5 +611,21 @@ impl Clock {
     fn last_wall(&self) -> Time {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)).max(self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_written_anew_only_when_that_makes_it_half_as_long() {
+        let long = COMPACT_FROM + 1;
+        // Nothing is won where every job is still known, however long the log is.
+        assert!(!worth_compacting(long * 10, 0, 0));
+        assert!(!worth_compacting(long * 10, KEEP - 1, KEEP));
+        assert!(worth_compacting(long, KEEP, KEEP));
+        assert!(worth_compacting(long, 1, 0));
+        assert!(!worth_compacting(COMPACT_FROM, KEEP, KEEP));
     }
 }

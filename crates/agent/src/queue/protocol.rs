@@ -74,8 +74,15 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time_limit: Option<u64>,
     },
-    /// Waits for the end of jobs: one [`JobFacts`] for each, in the order of their ends.
-    Wait(Selection),
+    /// Waits for the end of jobs.
+    Wait {
+        /// Which.
+        jobs: Selection,
+        /// Tells of each as it ends: [`JobFacts`] in the order of their ends. Without it nothing is
+        /// told but the highest code, which many jobs notice.
+        #[serde(default)]
+        tell: bool,
+    },
     /// Follows the streams of a job from their beginning to its end.
     Attach {
         /// Which.
@@ -203,7 +210,10 @@ pub enum Then {
     #[default]
     Nothing,
     /// As [`Question::Wait`].
-    Wait,
+    Wait {
+        /// Tells of each job as it ends.
+        tell: bool,
+    },
     /// As [`Question::Attach`] of the first.
     Attach {
         /// Gives its tasks what this client sends as standard input.

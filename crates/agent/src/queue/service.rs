@@ -5,7 +5,7 @@
 mod attach;
 
 use super::facts;
-use super::keeper::{Keeping, OWN};
+use super::keeper::{Closed, Keeping, OWN};
 use super::protocol::{
     Copies, Done, JobFacts, LaneChange, Opening, QUEUE, Question, Selection, Session, Submit,
     Submitted, Taken, Then, kind,
@@ -19,13 +19,9 @@ use attach::Part;
 use quorate_contract::exit;
 use quorate_hostlist::IdSet;
 use quorate_queue::{JobId, Jobspec, Queue, QueueError, State, Time};
-use std::collections::VecDeque;
 
 /// Jobs of one answer.
 const AT_ONCE: usize = 500;
-
-/// Jobs that one client waits for at a time: each such wait is a task, and there may be a million.
-const WAITS: usize = 4096;
 
 /// How a conversation ends.
 struct Over {
@@ -155,8 +151,8 @@ async fn answer(
             })
             .await
         }
-        Question::Wait(selection) => match chosen(keeping, selection).await {
-            Ok(jobs) => wait(keeping, jobs, hear, say).await,
+        Question::Wait { jobs, tell } => match chosen(keeping, jobs).await {
+            Ok(jobs) => wait(keeping, jobs, tell, hear, say).await,
             Err(error) => Over::failed(error),
         },
         Question::Attach { job, stdin } => {
@@ -240,7 +236,7 @@ async fn submit(
     let jobs = submitted.first.0..submitted.first.0 + submitted.count;
     match then {
         Then::Nothing => Over::ok(),
-        Then::Wait => wait(keeping, jobs.map(JobId).collect(), hear, say).await,
+        Then::Wait { tell } => wait(keeping, jobs.map(JobId).collect(), tell, hear, say).await,
         Then::Attach { stdin, own } => {
             attach::follow(keeping, submitted.first, Part { stdin, own }, hear, say).await
         }
@@ -363,42 +359,42 @@ async fn send_signal(keeping: &Keeping, selection: Selection, signal: i32, say: 
     tell_done(&done, say).await
 }
 
-/// Tells of jobs as they end; the code is the highest of theirs.
-async fn wait(keeping: &Keeping, jobs: Vec<JobId>, hear: &mut Hear, say: &mut Say) -> Over {
-    let mut ends = tokio::task::JoinSet::new();
-    let mut left: VecDeque<JobId> = jobs.into();
+/// Waits until jobs are over, with a word of each if that is wanted; the code is the highest of theirs.
+async fn wait(
+    keeping: &Keeping,
+    jobs: Vec<JobId>,
+    tell: bool,
+    hear: &mut Hear,
+    say: &mut Say,
+) -> Over {
+    let mut left = jobs.len();
     let mut code = exit::OK;
-    loop {
-        while ends.len() < WAITS
-            && let Some(id) = left.pop_front()
-        {
-            let over = match keeping.over(id).await {
-                Ok(over) => over,
-                Err(closed) => return Over::failed(closed.to_string()),
-            };
-            ends.spawn(async move {
-                let _ = over.await;
-                id
-            });
-        }
-        let ended = tokio::select! {
-            ended = ends.join_next() => ended,
+    let mut ends = match keeping.over(jobs).await {
+        Ok(ends) => ends,
+        Err(closed) => return Over::failed(closed.to_string()),
+    };
+    let mut some = Vec::new();
+    while left > 0 {
+        let count = tokio::select! {
+            count = ends.recv_many(&mut some, AT_ONCE) => count,
             heard = hear.recv() => if heard.is_none() { return Over::gone() } else { continue },
         };
-        let Some(ended) = ended else { return Over { code, error: None } };
-        let mut ids: Vec<JobId> = ended.into_iter().collect();
-        while let Some(Ok(more)) = ends.try_join_next() {
-            ids.push(more);
+        if count == 0 {
+            return Over::failed(Closed.to_string());
         }
-        let facts = match facts_of(keeping, ids).await {
-            Ok(facts) => facts,
-            Err(error) => return Over::failed(error),
-        };
-        code = facts.iter().map(|facts| facts.code.unwrap_or(0).into()).fold(code, i32::max);
-        if !say.answer(&facts).await {
-            return Over::gone();
+        left -= count;
+        let codes = some.iter().map(|(_, code)| code.map_or(exit::OK, i32::from));
+        code = codes.fold(code, i32::max);
+        let ids = some.drain(..).map(|(id, _)| id).collect();
+        if tell {
+            match facts_of(keeping, ids).await {
+                Ok(facts) if say.answer(&facts).await => {}
+                Ok(_) => return Over::gone(),
+                Err(error) => return Over::failed(error),
+            }
         }
     }
+    Over { code, error: None }
 }
 
 async fn set_lane(keeping: &Keeping, change: LaneChange, say: &mut Say) -> Over {

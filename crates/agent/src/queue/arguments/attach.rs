@@ -71,7 +71,8 @@ impl WaitArgs {
                 Err(why) => return Ok(misused(&why)),
             }
         };
-        let hello = client::hello(&Question::Wait(selection), Own::default());
+        let tell = self.verbose || self.form == Form::Json;
+        let hello = client::hello(&Question::Wait { jobs: selection, tell }, Own::default());
         client::ask(&self.place.path(), &hello, |answer| {
             let ended: Vec<JobFacts> = client::read(&answer)?;
             match self.form {

@@ -259,7 +259,7 @@ impl SubmitArgs {
         let then = if self.watch {
             Then::Attach { stdin: self.input.as_deref() == Some("-"), own: false }
         } else if self.wait {
-            Then::Wait
+            Then::Wait { tell: self.progress || !self.quiet }
         } else {
             Then::Nothing
         };

@@ -41,7 +41,7 @@ pub(super) async fn follow(
         Ok(Err(error)) => return Over::failed(error),
         Err(closed) => return Over::failed(closed.to_string()),
     };
-    let mut over = match keeping.over(job).await {
+    let mut over = match keeping.over(vec![job]).await {
         Ok(over) => over,
         Err(closed) => return Over::failed(closed.to_string()),
     };
@@ -61,7 +61,7 @@ pub(super) async fn follow(
             break None;
         }
         tokio::select! {
-            _ = &mut over => finished = true,
+            _ = over.recv() => finished = true,
             () = began => {}
             () = &mut impatient, if !told_why => {
                 told_why = true;
@@ -135,7 +135,7 @@ pub(super) async fn follow(
         }
     }
     if !finished {
-        let _ = over.await;
+        let _ = over.recv().await;
     }
     if part.own {
         // Its client has read it all.

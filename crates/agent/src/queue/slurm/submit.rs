@@ -186,7 +186,7 @@ fn nothing_more() -> Own {
 fn sbatch(mut job: Wanted) -> anyhow::Result<i32> {
     job.jobspec.environment.insert(names::SLURM.to_owned(), "1".to_owned());
     let client = job.client.clone();
-    let then = if client.wait { Then::Wait } else { Then::Nothing };
+    let then = if client.wait { Then::Wait { tell: false } } else { Then::Nothing };
     let hello = client::hello(&question(&job, then, client.test_only), nothing_more());
     let mut first = true;
     client::ask(&socket(), &hello, |answer| {
