@@ -251,6 +251,11 @@ impl Job {
         (at < end && end != Time::NEVER).then_some(at)
     }
 
+    /// When it was over, once it is.
+    pub(crate) fn over_at(&self) -> Time {
+        self.ended.unwrap_or(self.submitted)
+    }
+
     /// What became of it; `None` while it is not over.
     pub fn standing(&self) -> Option<Standing> {
         (self.state == State::Inactive).then(|| match &self.cause {

@@ -197,6 +197,8 @@ pub struct Queue {
     order: BTreeSet<(u32, JobId)>,
     /// Jobs that have nodes.
     running: BTreeSet<JobId>,
+    /// Jobs that are over, by when they ended.
+    over: BTreeSet<(Time, JobId)>,
     /// Who waits for a job.
     dependents: BTreeMap<JobId, Vec<JobId>>,
     /// Active jobs of a user and name.
@@ -239,6 +241,7 @@ impl Queue {
             conditions: BTreeMap::new(),
             order: BTreeSet::new(),
             running: BTreeSet::new(),
+            over: BTreeSet::new(),
             dependents: BTreeMap::new(),
             names: BTreeMap::new(),
             arrays: BTreeMap::new(),
@@ -275,6 +278,11 @@ impl Queue {
     /// Jobs that have nodes.
     pub fn running(&self) -> impl Iterator<Item = &Job> {
         self.running.iter().map(|id| &self.jobs[id])
+    }
+
+    /// How many jobs are over and not forgotten.
+    pub fn over(&self) -> usize {
+        self.over.len()
     }
 
     /// The nodes.

@@ -196,7 +196,6 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
                     sick: None,
                     waiters: HashMap::new(),
                     changed,
-                    over: 0,
                     forgotten: log.forgotten,
                 };
                 keeper.run(queue).await;
@@ -280,8 +279,6 @@ struct Keeper {
     sick: Option<String>,
     waiters: HashMap<JobId, Vec<Waiter>>,
     changed: watch::Sender<u64>,
-    /// Jobs that are over and known, counted up since the last purge.
-    over: usize,
     /// Jobs in the log that were forgotten.
     forgotten: usize,
 }
@@ -297,7 +294,6 @@ struct Answers {
 
 impl Keeper {
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        self.over = self.queue.jobs().filter(|job| job.state == State::Inactive).count();
         self.recover();
         let mut batch = Vec::with_capacity(BATCH);
         loop {
@@ -507,13 +503,9 @@ impl Keeper {
     fn tell_of(&mut self, entries: &[Entry]) {
         for entry in entries {
             match (entry.job, &entry.event) {
-                (Some(id), Event::Clean {}) => {
-                    self.over += 1;
-                    self.release_waiters(id);
-                }
+                (Some(id), Event::Clean {}) => self.release_waiters(id),
                 (None, Event::Purge { jobs }) => {
                     for id in jobs.iter().flat_map(|(first, last)| first.0..=last.0) {
-                        self.over = self.over.saturating_sub(1);
                         self.forgotten += 1;
                         let _ = std::fs::remove_file(spool_path(self.runner.dir(), id));
                     }
@@ -545,14 +537,14 @@ impl Keeper {
     }
 
     fn forget_and_compact(&mut self) {
-        if self.over > KEEP + KEEP_SLACK {
+        if self.queue.over() > KEEP + KEEP_SLACK {
             let now = self.clock.now();
             self.queue.purge(now, Time(0), KEEP);
             let (entries, effects) = self.queue.take();
             self.pending.extend(entries);
             self.deferred.extend(effects);
         }
-        if worth_compacting(self.store().length(), self.forgotten, self.over) {
+        if worth_compacting(self.store().length(), self.forgotten, self.queue.over()) {
             let now = self.clock.now();
             let all = self.queue.compacted(now);
             match self.store.as_mut().map(|store| store.compact(&all)) {

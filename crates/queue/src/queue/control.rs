@@ -176,20 +176,15 @@ impl Queue {
     /// Forgets jobs that are over: those that ended before a moment, and the oldest beyond a number.
     /// Answers how many. Their numbers are never given again.
     pub fn purge(&mut self, now: Time, ended_before: Time, keep: usize) -> usize {
-        let mut over: Vec<(Time, JobId)> = self
-            .jobs
-            .values()
-            .filter(|job| job.state == State::Inactive)
-            .map(|job| (job.ended.unwrap_or(job.submitted), job.id))
-            .collect();
-        over.sort_unstable();
-        let beyond = over.len().saturating_sub(keep);
-        let mut gone: Vec<JobId> = over
-            .iter()
-            .enumerate()
-            .filter(|(at, (ended, _))| *at < beyond || *ended < ended_before)
-            .map(|(_, (_, id))| *id)
-            .collect();
+        let beyond = self.over.len().saturating_sub(keep);
+        let aged = |at: usize, ended: Time| at < beyond || ended < ended_before;
+        let mut gone: Vec<JobId> = Vec::new();
+        while let Some((ended, id)) = self.over.first().copied()
+            && aged(gone.len(), ended)
+        {
+            self.over.pop_first();
+            gone.push(id);
+        }
         if gone.is_empty() {
             return 0;
         }

@@ -169,6 +169,7 @@ impl Queue {
     /// A job is over: nobody looks at it any more but those who wait for it.
     fn leave(&mut self, id: JobId) {
         let job = &self.jobs[&id];
+        self.over.insert((job.over_at(), id));
         let key = (job.submission.user, job.spec().name.clone());
         if let Some(begin) = job.spec().begin {
             self.timers.remove(&(begin, id));

@@ -144,6 +144,7 @@ impl Queue {
     pub(super) fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.order.remove(&(u32::MAX - job.priority, id));
+        self.over.remove(&(job.over_at(), id));
         self.conditions.remove(&id);
         self.timers.retain(|(_, each)| *each != id);
         if self.running.remove(&id) {
