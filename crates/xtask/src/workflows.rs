@@ -1,7 +1,7 @@
 //! Workflow managers from PyPI that drive a cluster's queue as they drive Slurm's.
 //!
-//! Owns: their pinned versions (`tests/workflows/requirements.txt`), installed once into the cache, and the
-//! cases of `tests/workflows/*.sh`, each run as the program of a cluster of this machine.
+//! Owns: their pinned versions (`tests/workflows/NAME.txt`), installed once into the cache, and the cases
+//! of `tests/workflows/NAME.sh`, each run as the program of a cluster of this machine.
 
 use crate::tally::{Clock, Tally};
 use crate::{exec, workspace};
@@ -16,27 +16,27 @@ use std::time::Duration;
 /// Packages for the installation of all that is pinned, and for all cases of one manager.
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// Cases of each manager's script.
-const SCRIPTS: &[(&str, usize)] = &[("snakemake.sh", 3)];
+/// Managers and the cases of their scripts.
+const MANAGERS: &[(&str, usize)] = &[("snakemake", 3), ("parsl", 2)];
 
 /// Slurm's names, which the agent answers to.
 const NAMES: &[&str] = &["sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol"];
 
 /// Runs all cases with this agent.
 pub(crate) fn run(agent: &Path, clock: Clock) -> Result<Tally> {
-    let managers = ensure_there(clock)?;
     let names = links(agent)?;
     let folder = workspace::root().join("tests/workflows");
     let mut tally = Tally::default();
-    for (script, cases) in SCRIPTS {
+    for (name, cases) in MANAGERS {
+        let manager = ensure_there(name, clock)?;
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(agent);
         command
             .args(["start", "--test-size", "3", "--", "bash"])
-            .arg(folder.join(script))
+            .arg(folder.join(format!("{name}.sh")))
             .arg(&folder)
-            .env("PATH", format!("{}:{}:{path}", names.display(), managers.join("bin").display()));
-        let done = exec::capture(&mut command, &format!("workflows-{script}"), LIMIT)?;
+            .env("PATH", format!("{}:{}:{path}", names.display(), manager.join("bin").display()));
+        let done = exec::capture(&mut command, &format!("workflows-{name}"), LIMIT)?;
         let verdicts: Vec<bool> = done
             .output
             .lines()
@@ -44,11 +44,11 @@ pub(crate) fn run(agent: &Path, clock: Clock) -> Result<Tally> {
             .map(|line| line.ends_with("\tpassed"))
             .collect();
         let passed = verdicts.iter().filter(|passed| **passed).count();
-        clock.say(format!("{script}: {passed} of {cases} in {:.1} s", done.took.as_secs_f64()));
+        clock.say(format!("{name}: {passed} of {cases} in {:.1} s", done.took.as_secs_f64()));
         if passed != *cases {
-            println!("{}\n{script}: {}", done.output.trim_end(), done.how());
+            println!("{}\n{name}: {}", done.output.trim_end(), done.how());
         }
-        ensure!(verdicts.len() == *cases, "{script}: {} of {cases} cases ran", verdicts.len());
+        ensure!(verdicts.len() == *cases, "{name}: {} of {cases} cases ran", verdicts.len());
         for verdict in verdicts {
             tally.case(verdict);
         }
@@ -56,18 +56,18 @@ pub(crate) fn run(agent: &Path, clock: Clock) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The virtual environment with all that is pinned.
-fn ensure_there(clock: Clock) -> Result<PathBuf> {
-    let list = workspace::root().join("tests/workflows/requirements.txt");
+/// The virtual environment with all that is pinned for a manager.
+fn ensure_there(name: &str, clock: Clock) -> Result<PathBuf> {
+    let list = workspace::root().join(format!("tests/workflows/{name}.txt"));
     let pins = fs::read_to_string(&list).with_context(|| format!("read {}", list.display()))?;
     let mut hasher = DefaultHasher::new();
     pins.hash(&mut hasher);
-    let folder = workspace::cache_dir().join(format!("workflows/{:016x}", hasher.finish()));
+    let folder = workspace::cache_dir().join(format!("workflows/{name}-{:016x}", hasher.finish()));
     let whole = folder.join("whole");
     if whole.exists() {
         return Ok(folder);
     }
-    clock.say("installing workflow managers");
+    clock.say(format!("installing {name}"));
     // Scripts in it name its path, so it is made where it stays.
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
