@@ -79,7 +79,7 @@ fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
     let script = script.display().to_string();
     let said = LAB.quorate(&["submit", "-n", NAMESPACE, name, "--watch", &script]);
     let lines: Vec<&str> = said.out.lines().collect();
-    assert_eq!((said.code, lines.len(), lines[0]), (0, 3, "7"), "{said:?}");
+    assert_eq!((said.code, lines.len(), lines.first()), (0, 3, Some(&"7")), "{said:?}");
     assert!(
         lines[1] != lines[2] && lines[1..].iter().all(|host| host.starts_with(name)),
         "{said:?}"
