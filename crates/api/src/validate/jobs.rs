@@ -96,9 +96,10 @@ fn job(
         }
     }
     variables(path, &wanted.env, findings);
-    let argv = match wanted.command.is_empty() {
-        true => None,
-        false => argv(path, &wanted.command, &wanted.args, findings),
+    let argv = if wanted.command.is_empty() {
+        None
+    } else {
+        argv(path, &wanted.command, &wanted.args, findings)
     };
     let mut count = |field: &str, value: Option<i32>, least: i32| {
         value.map(|value| number_at(findings, path.key(field), value, least, i32::MAX))
