@@ -23,7 +23,8 @@ pub struct Controller {
 
 impl Controller {
     /// Starts it for one namespace, in which its lease is too. `name` is its identity there and its user
-    /// agent in the audit log.
+    /// agent in the audit log. `more` are arguments; without `--agent-image` among them it is the image
+    /// of the agent.
     pub fn start(lab: &Lab, name: &str, namespace: &str, more: &[&str], script: Script) -> Self {
         let folder = lab.cluster.folder().path("controllers");
         fs::create_dir_all(&folder).unwrap();
@@ -33,10 +34,12 @@ impl Controller {
         let log = folder.join(format!("{name}.log"));
         // Appended: a controller of the same name may have been here before.
         let file = File::options().create(true).append(true).open(&log).unwrap();
+        let agent = Some("--agent-image=localhost/quorate-agent:v1");
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(Binaries::default().controller)
-            .args(["--agent-image=localhost/quorate-agent:v1", "--lease-name=quorate"])
+            .args(agent.filter(|_| !more.iter().any(|one| one.starts_with("--agent-image="))))
+            .arg("--lease-name=quorate")
             .args(["--health-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0"])
             .arg(format!("--identity={name}"))
             .arg(format!("--watch-namespaces={namespace}"))

@@ -5,6 +5,8 @@
 //! stands on is in `outages.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
+#[path = "faults/agent.rs"]
+mod agent;
 #[path = "faults/answers.rs"]
 mod answers;
 #[path = "faults/definitions.rs"]

@@ -1,16 +1,21 @@
 //! Outages of what all of a cluster stands on, under the controllers of the chart: the API server, JobSet's
-//! controller, the leader's link.
+//! controller and definition, the leader's link, and nodes that take no pods.
 //!
 //! The tests share one cluster, one after the other: each breaks it, and mends it when it ends.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 #[path = "outages/control_plane.rs"]
 mod control_plane;
+#[path = "outages/definition.rs"]
+mod definition;
 #[path = "outages/link.rs"]
 mod link;
+#[path = "outages/taint.rs"]
+mod taint;
 
 use quorate_e2e::{Lab, NAMESPACE, SYSTEM, ledger};
 use quorate_testbed::Shape;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -43,4 +48,12 @@ fn made(lab: &Lab, name: &str) -> BTreeMap<String, usize> {
         }
     }
     made
+}
+
+/// `quorate why` must say of a cluster what its status says.
+fn explained(lab: &Lab, name: &str, object: &Value) {
+    let said = lab.quorate(&["why", name]);
+    let first =
+        format!("{name} is not running: {}.", object["status"]["message"].as_str().unwrap());
+    assert_eq!((said.code, said.out.lines().next()), (0, Some(first.as_str())), "{said:?}");
 }

@@ -1,7 +1,7 @@
 //! What every reconciliation shares: the client, the caches, and what is remembered of each cluster
 //! between two looks at it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;
@@ -41,8 +41,6 @@ pub struct Context {
     /// What launchers say of their clusters, where someone asks them.
     pub launchers: Option<Arc<dyn Launchers>>,
     memories: Mutex<HashMap<Key, Memory>>,
-    /// Clusters of which something new is known that nobody has looked at yet.
-    waiting: Mutex<HashSet<Key>>,
     /// Held by the memory of each cluster that is on its way to its quorum.
     starting: Arc<()>,
 }
@@ -73,7 +71,6 @@ impl Context {
             metrics,
             launchers: None,
             memories: Mutex::default(),
-            waiting: Mutex::default(),
             starting: Arc::default(),
         }
     }
@@ -83,20 +80,6 @@ impl Context {
     pub fn with_launchers(mut self, launchers: Arc<dyn Launchers>) -> Self {
         self.launchers = Some(launchers);
         self
-    }
-
-    /// A look at a cluster was asked for.
-    pub(crate) fn asked(&self, key: Key) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert(key);
-        self.metrics.queue_depth.set(i64::try_from(waiting.len()).unwrap_or(i64::MAX));
-    }
-
-    /// The look has begun, or never will, since the cluster is gone.
-    pub(crate) fn begun(&self, key: &Key) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.remove(key);
-        self.metrics.queue_depth.set(i64::try_from(waiting.len()).unwrap_or(i64::MAX));
     }
 
     /// Takes note of whether a cluster is on its way to its quorum; answers how many are.

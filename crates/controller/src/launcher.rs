@@ -3,11 +3,12 @@
 //!
 //! Owns: whom to ask, when to try again, and what was heard. What is heard only adds to what pods
 //! say: a launcher that cannot be reached costs nothing but its words. A launcher that never
-//! answers is tried at growing intervals up to [`LONGEST_WAIT`], and no Secret is read for it.
+//! answers is tried at growing intervals, and no Secret is read for it.
 
 mod connection;
 mod seeds;
 mod target;
+mod waits;
 
 pub use connection::ConnectionError;
 pub use seeds::{SeedError, Seeds, Stored};
@@ -17,7 +18,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use quorate_contract::ClusterStatus;
@@ -27,13 +27,11 @@ use tokio::task::AbortHandle;
 
 use crate::context;
 use crate::metrics::{LauncherSample, Metrics};
+use crate::telemetry::chain;
 use crate::watch::{Key, Scope};
 use connection::{Connection, Identified};
+use waits::{Try, Waits};
 
-/// The wait after the first failure.
-const SHORTEST_WAIT: Duration = Duration::from_millis(200);
-/// The wait after many.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Launchers that are dialed at the same time. More wait: connections that nobody answers hold a
 /// socket for seconds each.
 const DIALS: usize = 64;
@@ -197,7 +195,7 @@ impl Shared {
                 mc.name = key.name,
                 address = %target.address,
                 reason = error.reason(),
-                error = %connection::chain(error),
+                error = %chain(error),
                 "the launcher is not reachable"
             );
         }
@@ -228,7 +226,7 @@ async fn follow(
     key: Key,
     mut targets: watch::Receiver<Target>,
 ) {
-    let mut waits = waits();
+    let mut waits = Waits::new();
     let mut identity: Option<Identified> = None;
     loop {
         let target = targets.borrow_and_update().clone();
@@ -253,12 +251,12 @@ async fn follow(
                 .await
         })
         .await;
-        if heard {
-            waits = self::waits();
-        }
-        match result {
+        let tried = match result {
             // Another pod is the launcher now.
-            Ok(()) => continue,
+            Ok(()) => {
+                waits = Waits::new();
+                continue;
+            }
             Err(error) => {
                 if error.is_about_keys() {
                     identity = None;
@@ -267,9 +265,14 @@ async fn follow(
                 if !heard {
                     shared.silent(&key, &target, &error);
                 }
+                match error {
+                    _ if heard => Try::Heard,
+                    error if error.is_unanswered() => Try::Unanswered,
+                    _ => Try::Refused,
+                }
             }
-        }
-        let wait = waits.next().unwrap_or(LONGEST_WAIT);
+        };
+        let wait = waits.after(tried);
         let moved = async {
             while targets.changed().await.is_ok() {
                 if !targets.borrow().same_place(&target) {
@@ -281,19 +284,9 @@ async fn follow(
         };
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = moved => waits = self::waits(),
+            () = moved => waits = Waits::new(),
         }
     }
-}
-
-/// The waits between tries: jittered, doubling, without end.
-fn waits() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::default()
-        .with_min_delay(SHORTEST_WAIT)
-        .with_max_delay(LONGEST_WAIT)
-        .with_jitter()
-        .without_max_times()
-        .build()
 }
 
 /// What metrics need of a status, when launchers are asked `since` then. A round trip that was told

@@ -17,6 +17,7 @@ pub mod launcher;
 pub mod lease;
 pub mod metrics;
 pub mod process;
+pub mod queue;
 pub mod reconcile;
 pub mod request;
 pub mod run;

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::runtime::controller::Action as Next;
 use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::minicluster::MANAGER;
@@ -33,7 +32,7 @@ use quorate_observe::Obstacle;
 use crate::context::Context;
 use crate::telemetry::chain;
 use crate::watch::{Key, Packed};
-use apply::{Applied, ApplyError, apply};
+use apply::{Applied, ApplyError, NOT_INSTALLED, apply};
 use compare::{Action, Decision, compare};
 use publish::{PublishError, publish};
 
@@ -66,22 +65,25 @@ impl Error {
     }
 }
 
-/// Looks at a cluster and does what is to be done.
-pub async fn reconcile(object: Arc<Packed>, context: Arc<Context>) -> Result<Next, Error> {
+/// Looks at a cluster and does what is to be done. Returns after how long the next look is due, if
+/// nothing happens before.
+pub async fn reconcile(
+    object: Arc<Packed>,
+    context: Arc<Context>,
+) -> Result<Option<Duration>, Error> {
     context.caches.ready().await;
     let key = crate::watch::key(object.meta());
-    context.begun(&key);
     let cluster = match object.read() {
         Ok(cluster) => Arc::new(cluster),
         Err(error) => {
             // The definition refuses such an object; it is of another release, and its own change is
             // what to wait for.
             tracing::warn!(mc.ns = key.namespace, mc.name = key.name, %error, "cannot read a MiniCluster");
-            return Ok(Next::await_change());
+            return Ok(None);
         }
     };
     if cluster.spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER) {
-        return Ok(Next::await_change());
+        return Ok(None);
     }
     let mut memory = context.recall(&key, &cluster.uid().unwrap_or_default());
     let begun = Instant::now();
@@ -91,12 +93,11 @@ pub async fn reconcile(object: Arc<Packed>, context: Arc<Context>) -> Result<Nex
     context.metrics.reconciled(begun.elapsed(), result.as_ref().err().map(Error::reason));
     memory.errors = if result.is_ok() { 0 } else { memory.errors.saturating_add(1) };
     context.remember(key, memory);
-    result.map(|again| again.map_or_else(Next::await_change, Next::requeue))
+    result
 }
 
 /// How long to wait after an error.
-#[expect(clippy::needless_pass_by_value, reason = "the queue calls it so")]
-pub fn retry(object: Arc<Packed>, error: &Error, context: Arc<Context>) -> Next {
+pub fn retry(object: &Packed, error: &Error, context: &Context) -> Duration {
     let key = crate::watch::key(object.meta());
     let memory = context.recall(&key, object.meta().uid.as_deref().unwrap_or_default());
     let wait = memory.backoff(jitter());
@@ -109,7 +110,7 @@ pub fn retry(object: Arc<Packed>, error: &Error, context: Arc<Context>) -> Next 
         "look failed"
     );
     context.remember(key, memory);
-    Next::requeue(wait)
+    wait
 }
 
 /// One look. Returns when the next one is due, if nothing happens before.
@@ -183,8 +184,12 @@ fn sooner(again: &mut Option<Duration>, wait: Duration) {
 fn patience(obstacle: &Obstacle) -> i64 {
     match obstacle {
         Obstacle::NameTaken { .. } => TAKEN,
-        // Room comes without a change of the object.
-        Obstacle::Refused { message, .. } if message.contains("exceeded quota") => TAKEN,
+        // Room comes without a change of the object, and so does a definition.
+        Obstacle::Refused { message, .. }
+            if message.contains("exceeded quota") || message.ends_with(NOT_INSTALLED) =>
+        {
+            TAKEN
+        }
         _ => REFUSED,
     }
 }

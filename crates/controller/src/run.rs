@@ -3,17 +3,18 @@
 mod definitions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use kube::Client;
-use kube::runtime::applier;
-use kube::runtime::controller::{Config, Error as QueueError};
 use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, Options};
 use crate::launcher::{Launchers, Stored};
 use crate::metrics::{Census, Metrics};
+use crate::queue::{Lane, Queue};
 use crate::reconcile::{reconcile, retry};
 use crate::watch::{self, Caches, Key, Packed, Scope};
 
@@ -65,62 +66,95 @@ async fn look_at(
     kueue: Option<&'static str>,
     stop: &CancellationToken,
 ) {
-    // Each scope has a store of its own, and its share of the work.
-    let share = usize::from(context.options.concurrency).div_ceil(scopes.len());
-    let config = Config::default().concurrency(u16::try_from(share).unwrap_or(u16::MAX));
-    let mut stores = Vec::new();
-    let looks: Vec<_> = scopes
-        .iter()
-        .map(|scope| {
-            let forgetful = Arc::clone(context);
-            let (store, clusters) =
-                watch::clusters(&context.client, scope, move |key| forgetful.forget(&key));
-            stores.push(store.clone());
-            let children = watch::children(&context.client, scope, &context.caches, kueue);
-            let asking = Arc::clone(context);
-            let asked = move |request: &watch::Request| {
-                if let Ok(request) = request {
-                    asking.asked(key(&request.obj_ref));
-                }
-            };
-            let told = launchers.changes(scope).map(|key| watch::request(&key));
-            let news = stream::select(stream::select(clusters, children), told);
-            let stopped = Box::pin(stop.clone().cancelled_owned());
-            applier(
-                |object, context| Box::pin(reconcile(object, context)),
-                retry,
-                Arc::clone(context),
-                store,
-                news.inspect(asked).take_until(stopped),
-                config.clone(),
-            )
-            .boxed()
-        })
-        .collect();
+    let (mut stores, mut news) = (Vec::new(), Vec::new());
+    for scope in scopes {
+        let forgetful = Arc::clone(context);
+        let (store, clusters) =
+            watch::clusters(&context.client, scope, move |key| forgetful.forget(&key));
+        stores.push((scope.clone(), store));
+        news.push(clusters);
+        news.push(watch::children(&context.client, scope, &context.caches, kueue));
+        news.push(launchers.changes(scope));
+    }
+    let counted = stores.clone();
     context.metrics.count_miniclusters(Some(Box::new(move || {
-        let clusters = stores.iter().flat_map(Store::state);
+        let clusters = counted.iter().flat_map(|(_, store)| store.state());
         Census::of(clusters.map(|cluster| cluster.status()))
     })));
-    stream::select_all(looks)
-        .for_each(|look| async {
-            match look {
-                // The error of a look was told where the wait after it is decided.
-                Ok(_) | Err(QueueError::ReconcilerFailed(..)) => {}
-                // An object that is gone before its turn has nobody to tell.
-                Err(QueueError::ObjectNotFound(gone)) => {
-                    let key = Key::new(gone.namespace.unwrap_or_default(), gone.name);
-                    context.begun(&key);
-                    // A watch that was interrupted does not tell what was deleted meanwhile.
-                    context.forget(&key);
-                }
-                Err(error) => tracing::warn!(%error, "the queue stumbled"),
+    let stopped = Box::pin(stop.clone().cancelled_owned());
+    let mut news = stream::select_all(news).take_until(stopped);
+    let mut queue = Queue::new(usize::from(context.options.concurrency));
+    let lane = |key: &Key| match context.caches.jobsets.get(key, &key.name) {
+        Some(_) => Lane::Follow,
+        None => Lane::Make,
+    };
+    let mut looks = FuturesUnordered::new();
+    // Who looks before everything is read takes for missing what is there.
+    let read = async {
+        for (_, store) in &stores {
+            // It cannot fail: its writer lives in the stream of news.
+            let _ = store.wait_until_ready().await;
+        }
+        context.caches.ready().await;
+    };
+    tokio::pin!(read);
+    let mut all_read = false;
+    loop {
+        while all_read && let Some(key) = queue.begin() {
+            let Some(cluster) = find(&stores, &key) else {
+                // Gone before its turn. A watch that was interrupted does not tell what was deleted
+                // meanwhile.
+                context.forget(&key);
+                queue.done(&key, Lane::Follow);
+                queue.forget(&key);
+                continue;
+            };
+            looks.push(look(key, cluster, Arc::clone(context)));
+        }
+        context.metrics.queue_depth.set(i64::try_from(queue.waiting()).unwrap_or(i64::MAX));
+        let due = queue.next_due();
+        let due = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
             }
-        })
-        .await;
+        };
+        tokio::select! {
+            asked = news.next() => {
+                let Some(key) = asked else { break };
+                let lane = lane(&key);
+                queue.ask(key, lane);
+            }
+            Some((key, again)) = looks.next() => {
+                queue.done(&key, lane(&key));
+                if let Some(wait) = again {
+                    queue.later(key, Instant::now() + wait);
+                }
+            }
+            () = due => queue.wake(Instant::now(), lane),
+            () = &mut read, if !all_read => all_read = true,
+        }
+    }
+    // What was begun is finished.
+    while looks.next().await.is_some() {}
 }
 
-fn key(object: &ObjectRef<Packed>) -> Key {
-    Key::new(object.namespace.clone().unwrap_or_default(), object.name.clone())
+/// One look, and after how long the next one is due if nothing happens before.
+async fn look(key: Key, cluster: Arc<Packed>, context: Arc<Context>) -> (Key, Option<Duration>) {
+    let again = match reconcile(Arc::clone(&cluster), Arc::clone(&context)).await {
+        Ok(again) => again,
+        Err(error) => Some(retry(&cluster, &error, &context)),
+    };
+    (key, again)
+}
+
+/// A cluster, in the store of its scope.
+fn find(stores: &[(Scope, Store<Packed>)], key: &Key) -> Option<Arc<Packed>> {
+    let object = ObjectRef::new(&key.name).within(&key.namespace);
+    stores
+        .iter()
+        .filter(|(scope, _)| scope.as_ref().is_none_or(|scope| *scope == key.namespace))
+        .find_map(|(_, store)| store.get(&object))
 }
 
 /// The namespaces to watch, or one scope for all of them.

@@ -7,7 +7,6 @@
 mod cache;
 mod packed;
 
-use std::convert::Infallible;
 use std::fmt::Debug;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -18,8 +17,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
-use kube::runtime::controller::ReconcileRequest;
-use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::reflector::{Store, store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, reflector};
 use kube::{Client, Resource};
@@ -36,9 +34,6 @@ pub use packed::Packed;
 const KUEUE: &str = "kueue.x-k8s.io";
 /// Objects of one list call: a page of pods is held as a whole for a moment.
 const PAGE: u32 = 100;
-
-/// Which MiniCluster to look at.
-pub type Request = Result<ReconcileRequest<Packed>, Infallible>;
 
 /// What is known of the objects of all clusters.
 #[derive(Debug)]
@@ -95,44 +90,51 @@ impl Caches {
 /// A namespace, or all of them.
 pub type Scope = Option<String>;
 
-/// MiniClusters of one scope: the store, and a request for each change. `forget` is called for each
-/// one that is gone.
+/// MiniClusters of one scope: the store, and the key of each that is new, changed or gone. `forget` is
+/// called for each one that is gone.
 pub fn clusters(
     client: &Client,
     scope: &Scope,
     forget: impl Fn(Key) + Send + 'static,
-) -> (Store<Packed>, BoxStream<'static, Request>) {
+) -> (Store<Packed>, BoxStream<'static, Key>) {
     let (reader, writer) = store();
-    let events = watcher(api::<Packed>(client, scope), watcher::Config::default().page_size(PAGE))
-        .default_backoff()
-        .inspect(move |event| {
-            if let Ok(Event::Delete(object)) = event {
-                forget(key(object.meta()));
+    let events = watcher(api::<Packed>(client, scope), watcher::Config::default().page_size(PAGE));
+    // A list is in the store when it is complete, and not before.
+    let mut list = Vec::new();
+    let keys = reflector(writer, events.default_backoff())
+        .map(move |event| match event {
+            Ok(Event::Init) => {
+                list.clear();
+                Vec::new()
             }
-        });
-    let requests = reflector(writer, events)
-        .touched_objects()
-        .filter_map(|object| async {
-            match object {
-                Ok(object) => Some(request(&key(object.meta()))),
-                Err(error) => {
-                    interrupted("MiniCluster", &error);
-                    None
-                }
+            Ok(Event::InitApply(object)) => {
+                list.push(key(object.meta()));
+                Vec::new()
+            }
+            Ok(Event::InitDone) => std::mem::take(&mut list),
+            Ok(Event::Apply(object)) => vec![key(object.meta())],
+            Ok(Event::Delete(object)) => {
+                forget(key(object.meta()));
+                vec![key(object.meta())]
+            }
+            Err(error) => {
+                interrupted("MiniCluster", &error);
+                Vec::new()
             }
         })
+        .flat_map(stream::iter)
         .boxed();
-    (reader, requests)
+    (reader, keys)
 }
 
-/// Everything that MiniClusters of one scope become: keeps the caches and requests a look at each
-/// cluster of which something new is known. `kueue` is the version of its API, where it is installed.
+/// Everything that MiniClusters of one scope become: keeps the caches and yields each cluster of which
+/// something new is known. `kueue` is the version of its API, where it is installed.
 pub fn children(
     client: &Client,
     scope: &Scope,
     caches: &Arc<Caches>,
     kueue: Option<&'static str>,
-) -> BoxStream<'static, Request> {
+) -> BoxStream<'static, Key> {
     let labelled = || watcher::Config::default().labels(labels::CLUSTER).page_size(PAGE);
     let warnings = || watcher::Config::default().fields("type=Warning").page_size(PAGE);
     let whole = || (scope.clone(), Arc::clone(caches));
@@ -195,7 +197,7 @@ pub fn children(
             workload,
         ));
     }
-    stream::select_all(all).map(|key| request(&key)).boxed()
+    stream::select_all(all).boxed()
 }
 
 /// The version of Kueue's API that is served, if it is installed. One that is installed later is
@@ -341,9 +343,4 @@ pub fn place(metadata: &ObjectMeta) -> Option<Place> {
         name: metadata.name.clone()?,
         uid: metadata.uid.clone()?,
     })
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the queue takes results")]
-pub(crate) fn request(key: &Key) -> Request {
-    Ok(ReconcileRequest::from(ObjectRef::new(&key.name).within(&key.namespace)))
 }

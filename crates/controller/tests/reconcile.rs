@@ -18,7 +18,6 @@ use fake::Server;
 use http::Method;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::controller::Action;
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_controller::context::{Context, Options};
@@ -104,7 +103,7 @@ impl World {
         serde_json::from_value(self.server.get(&format!("{CLUSTERS}/hello")).unwrap()).unwrap()
     }
 
-    async fn look(&self) -> Result<Action, Error> {
+    async fn look(&self) -> Result<Option<Duration>, Error> {
         let object = packed(&self.cluster());
         reconcile(object, Arc::clone(&self.context)).await
     }
@@ -367,7 +366,7 @@ async fn a_webhook_that_cannot_be_reached_is_tried_again_with_growing_waits() {
         let error = world.look().await.unwrap_err();
         assert_eq!(error.reason(), "Webhook");
         let object = packed(&world.cluster());
-        waits.push(format!("{:?}", retry(object, &error, Arc::clone(&world.context))));
+        waits.push(format!("{:?}", retry(&object, &error, &world.context)));
     }
     assert_ne!(waits[0], waits[2]);
     world.settle().await;

@@ -112,8 +112,11 @@ fn trouble(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<EventDraf
 /// more the pods of all of them need the API server, and the later it is told how far each one is.
 pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: usize) -> Pace {
     let progress = progress(starting);
+    let quorate = |status| reading(status, conditions::QUORATE).is_some_and(|q| q.status == "True");
     let Some(old) = old else {
-        return if progress == PROGRESS { Pace::Now } else { Pace::Within(progress) };
+        let refused = reading(new, conditions::ACCEPTED).is_some_and(|one| one.status == "False");
+        let soon = progress == PROGRESS || refused || quorate(new) || new.failure.is_some();
+        return if soon { Pace::Now } else { Pace::Within(progress) };
     };
     if old == new {
         return Pace::Nothing;
@@ -133,7 +136,6 @@ pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: 
     if ended(new) && !ended(old) {
         return Pace::Within(JOBSET_ENDS);
     }
-    let quorate = |status| reading(status, conditions::QUORATE).is_some_and(|q| q.status == "True");
     if quorate(new) && !quorate(old) && new.state == Some(State::Starting) {
         return Pace::Within(PROGRAM_STARTS);
     }
@@ -163,10 +165,10 @@ const LOSS: Duration = Duration::from_millis(300);
 const COUNTS: Duration = Duration::from_secs(5);
 /// Pods and brokers on their way up.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// With many clusters on their way there are no more than twenty such writes a second in all.
-const PROGRESS_OF_EACH: Duration = Duration::from_millis(50);
+/// With many clusters on their way there are no more than ten such writes a second in all.
+const PROGRESS_OF_EACH: Duration = Duration::from_millis(100);
 /// Nobody wants to wait longer to see a table move.
-const SLOWEST_PROGRESS: Duration = Duration::from_secs(30);
+const SLOWEST_PROGRESS: Duration = Duration::from_mins(2);
 
 fn reading<'a>(status: &'a MiniClusterStatus, kind: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|condition| condition.type_ == kind)

@@ -78,6 +78,11 @@ impl ConnectionError {
         }
     }
 
+    /// Whether nothing came back from the address, not even a refusal.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Dial(error) if error.kind() != io::ErrorKind::ConnectionRefused)
+    }
+
     /// Whether another key might help.
     pub(super) fn is_about_keys(&self) -> bool {
         matches!(self, Self::Key(_) | Self::Seed(_))
@@ -214,15 +219,4 @@ fn broken(error: io::Error) -> ConnectionError {
         Cause::WrongKey | Cause::NotAdmitted | Cause::Alert(_) => ConnectionError::Key(error),
         Cause::Other => ConnectionError::Broken(error),
     }
-}
-
-/// An error with its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

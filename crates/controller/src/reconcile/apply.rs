@@ -20,6 +20,7 @@ use super::compare::Action;
 use crate::context::{Context, FIELD_MANAGER};
 use crate::watch::Key;
 
+pub use create::NOT_INSTALLED;
 pub use error::{ApplyError, Verdict, judge};
 
 /// What came of the actions.

@@ -328,12 +328,16 @@ fn the_progress_of_a_thousand_clusters_leaves_the_server_to_their_pods() {
     let mut more = start.clone();
     more.online = Some(3);
     let seconds = |seconds| Pace::Within(Duration::from_secs(seconds));
-    for (starting, span) in [(40, 2), (100, 5), (600, 30), (1_000_000, 30)] {
+    for (starting, span) in [(20, 2), (100, 10), (600, 60), (1_000_000, 120)] {
         assert_eq!(pace(Some(&start), &more, starting), seconds(span), "{starting}");
     }
-    assert_eq!(pace(None, &start, 100), seconds(5));
+    assert_eq!(pace(None, &start, 20), Pace::Now);
+    assert_eq!(pace(None, &start, 100), seconds(10));
     // What programs wait for does not wait.
     assert_eq!(pace(Some(&start), &look(&read(READY)), 1000), Pace::Now);
+    assert_eq!(pace(None, &look(&read(READY)), 1000), Pace::Now);
+    let refused = look(&read(include_str!("causes/refused-by-a-webhook.yaml")));
+    assert_eq!(pace(None, &refused, 1000), Pace::Now);
 }
 
 #[test]

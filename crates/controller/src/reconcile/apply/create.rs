@@ -36,6 +36,9 @@ use crate::watch::{Cache, Key, Owner, place};
 /// Dropped fields that an event names; its note may have 1 KiB.
 const MOST_FIELDS: usize = 5;
 
+/// The end of what is said of a kind that the API server does not know.
+pub const NOT_INSTALLED: &str = "installed?";
+
 /// What came of a create.
 enum Made<K> {
     /// It is there, and new.
@@ -268,7 +271,7 @@ where
         Verdict::Exists => {}
         Verdict::Gone => {
             let message = format!(
-                "{error}: neither the namespace nor the kind {kind} may be missing; is {kind} installed?"
+                "{error}: neither the namespace nor the kind {kind} may be missing; is {kind} {NOT_INSTALLED}"
             );
             return Ok(Made::Not(Obstacle::Refused { kind, name, message }));
         }
