@@ -16,6 +16,14 @@ pub const WORKER: &str = "worker";
 
 /// The label that puts a cluster into a LocalQueue of Kueue.
 pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// The annotation that has all sets of pods placed together (topology-aware scheduling).
+pub const POD_SET_GROUP: &str = "kueue.x-k8s.io/podset-group-name";
+
+/// Whether a label or annotation is one of Kueue's.
+pub fn is_of_kueue(key: &str) -> bool {
+    let domains = ["kueue.x-k8s.io", "provreq.kueue.x-k8s.io"];
+    key.split_once('/').is_some_and(|(domain, _)| domains.contains(&domain))
+}
 
 /// Domains of labels and annotations by which the plan, JobSet and Job tell pods. Exclusive topology
 /// of JobSet (`alpha`) would place the launcher on its own, and never with a gang.

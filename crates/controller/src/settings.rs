@@ -36,7 +36,7 @@ pub struct Settings {
         long,
         env = "QUORATE_CONCURRENCY",
         value_name = "NUMBER",
-        default_value_t = 24,
+        default_value_t = 48,
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     pub concurrency: u16,

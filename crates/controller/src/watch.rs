@@ -15,6 +15,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::reflector::{Store, store};
@@ -26,6 +27,7 @@ use quorate_observe::{EventFacts, JobFacts, JobSetFacts, PodFacts, WorkloadFacts
 use quorate_plan::labels;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 pub use cache::{Cache, Key, Place};
 pub use packed::Packed;
@@ -52,6 +54,8 @@ pub struct Caches {
     pub config_maps: Cache<Owner>,
     /// UIDs of the owners of NetworkPolicies.
     pub network_policies: Cache<Owner>,
+    /// When the youngest Job was made: a time of Unix in seconds, 0 if there was none.
+    youngest_job: AtomicI64,
 }
 
 /// The UID of the MiniCluster that controls an object; empty if none does.
@@ -69,15 +73,21 @@ impl Caches {
             workloads: Cache::new(0),
             config_maps: Cache::new(scopes),
             network_policies: Cache::new(scopes),
+            youngest_job: AtomicI64::new(0),
         }
+    }
+
+    /// When JobSet last made a Job of any cluster, as far as watches have shown it.
+    pub fn jobset_acted(&self) -> Option<Timestamp> {
+        let seconds = self.youngest_job.load(Ordering::Relaxed);
+        Timestamp::from_second(seconds).ok().filter(|_| seconds > 0)
     }
 
     /// Waits until all first lists are complete. Whoever decides before would take for missing what
     /// was not read yet.
     pub async fn ready(&self) {
         // Without Workloads nothing is done that would be wrong with them.
-        let Self { jobsets, jobs, pods, events, workloads: _, config_maps, network_policies } =
-            self;
+        let Self { jobsets, jobs, pods, events, config_maps, network_policies, .. } = self;
         jobsets.ready().await;
         jobs.ready().await;
         pods.ready().await;
@@ -151,7 +161,12 @@ pub fn children(
             watcher(api::<Job>(client, scope), labelled()),
             whole(),
             |caches| &caches.jobs,
-            |_, job| one(place(job.meta()), JobFacts::from_job(job)),
+            |caches, job| {
+                let made = job.meta().creation_timestamp.as_ref();
+                let made = made.map_or(0, |made| made.0.as_second());
+                caches.youngest_job.fetch_max(made, Ordering::Relaxed);
+                one(place(job.meta()), JobFacts::from_job(job))
+            },
         ),
         follow(
             "Pod",

@@ -45,6 +45,8 @@ pub struct Observed {
     pub preemptor: Option<Arc<WorkloadFacts>>,
     /// Events about the JobSet, its Jobs and pods. May be empty although there are some.
     pub events: Vec<EventFacts>,
+    /// When JobSet last made a Job, of whatever cluster; nothing if that is not known.
+    pub jobset_acted: Option<Timestamp>,
 }
 
 /// The part of a validated MiniCluster that its status needs.

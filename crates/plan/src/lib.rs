@@ -30,6 +30,7 @@ use quorate_api::jobset::JobSet;
 use quorate_contract::AgentConfig;
 
 pub use identity::{changes, identity};
+pub use pod::queue_notes;
 pub use quorate_contract::keys::Seed;
 pub use rules::{Broken, check_jobset};
 pub use stored::dropped;

@@ -23,6 +23,23 @@ const GRACE_SECONDS: i64 = 30;
 /// Where POSIX shared memory lives.
 const SHM_DIR: &str = "/dev/shm";
 
+/// Annotations for Kueue on the JobSet, or on a template at least: those that no template has a word of its
+/// own about.
+pub fn queue_notes(cluster: &ValidatedMiniCluster) -> BTreeMap<String, String> {
+    let own = |group: &ValidatedGroup, key: &String| {
+        let metadata = group.template.metadata.as_ref();
+        let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
+        annotations.is_some_and(|annotations| annotations.contains_key(key))
+    };
+    let notes = cluster.queueing.annotations.iter();
+    notes
+        .filter(|(key, _)| {
+            !labels::of_pod_set(key) || cluster.groups.iter().any(|group| !own(group, key))
+        })
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
 pub(crate) fn template(
     cluster: &ValidatedMiniCluster,
     group: &ValidatedGroup,

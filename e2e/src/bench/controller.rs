@@ -128,6 +128,8 @@ fn ours(count: usize, idle: Option<Duration>, logs: Option<&Path>) -> Result<Rou
     let account = operator::account();
     let requests = audit::requests(folder, Who::User(&account), begin, settled)?;
     quiet::tell_writes(&requests, count);
+    // From here on: what has changed before is none of it.
+    quiet::rest(&Watch::start(folder, &contestant.children, Depth::Metadata)?)?;
     quiet::measure(folder, operator.pid, idle)?;
     drop(operator);
     lab.cluster.down()?;

@@ -14,8 +14,7 @@ fn a_taint_that_no_pod_tolerates_is_named_until_it_is_taken_off() {
         place.until("tainted", "explained", |object| object["status"]["reason"] == "Unschedulable");
     assert_eq!(
         object["status"]["message"],
-        "both pods cannot be scheduled: every node has a taint that the pods do not tolerate \
-         (example.com/upkeep: tonight)",
+        "both pods cannot be scheduled: every node has a taint that the pods do not tolerate",
     );
     explained(lab, "tainted", &object);
     taint("example.com/upkeep-");

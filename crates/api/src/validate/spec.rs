@@ -7,7 +7,7 @@ use super::{
 };
 use crate::finding::{FieldPath, Finding};
 use crate::minicluster::{MiniCluster, MiniClusterSpec, OnWorkerLost};
-use crate::names::{QUEUE_NAME, is_controller, is_dns_1035_label};
+use crate::names::{POD_SET_GROUP, QUEUE_NAME, is_controller, is_dns_1035_label, is_of_kueue};
 use std::collections::BTreeMap;
 
 /// Seconds; one less is refused by the agent, since the overlay doubts a silent broker after 5.
@@ -61,6 +61,7 @@ pub(super) fn check(
     let queue = queue::check(spec, &merged, findings);
     let topology = topology::check(spec, sizes.as_ref(), findings);
     let queueing = queueing(object, findings);
+    pod_set_group(object, sizes.as_ref(), findings);
     managed_by(spec, findings);
     host_network_ports(spec, sizes.as_ref(), findings);
     if target == Target::Local {
@@ -127,11 +128,10 @@ fn on_worker_lost(
 
 /// What is said to Kueue. With a queue it decides when pods run, so nobody else may.
 fn queueing(object: &MiniCluster, findings: &mut Findings) -> Queueing {
-    const PREFIXES: [&str; 2] = ["kueue.x-k8s.io/", "provreq.kueue.x-k8s.io/"];
     let of_kueue = |map: &Option<BTreeMap<String, String>>| -> BTreeMap<String, String> {
         map.iter()
             .flatten()
-            .filter(|(key, _)| PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
+            .filter(|(key, _)| is_of_kueue(key))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
@@ -160,6 +160,35 @@ fn queueing(object: &MiniCluster, findings: &mut Findings) -> Queueing {
         }
     }
     queueing
+}
+
+/// Kueue places two sets of pods together and no more, one of them a single pod: a launcher and one group
+/// of workers. Its own refusal comes when the JobSet is made.
+fn pod_set_group(object: &MiniCluster, sizes: Option<&Sizes>, findings: &mut Findings) {
+    let Some(sizes) = sizes.filter(|sizes| sizes.groups.len() != 2) else { return };
+    let template = object.spec.template.as_ref().and_then(|template| template.metadata.as_ref());
+    let places = [
+        ("metadata.annotations", object.metadata.annotations.as_ref()),
+        (
+            "spec.template.metadata.annotations",
+            template.and_then(|metadata| metadata.annotations.as_ref()),
+        ),
+    ];
+    for (path, annotations) in places {
+        if annotations.is_some_and(|annotations| annotations.contains_key(POD_SET_GROUP)) {
+            let has = match sizes.groups.len() {
+                1 => "this cluster has the launcher alone".to_owned(),
+                groups => format!("this cluster has {} groups of workers", groups - 1),
+            };
+            findings.push(
+                Finding::error(
+                    FieldPath::new(path).key(POD_SET_GROUP),
+                    format!("Kueue places one launcher and one group of workers together; {has}"),
+                )
+                .hint("leave it out, or have exactly one group of workers"),
+            );
+        }
+    }
 }
 
 fn managed_by(spec: &MiniClusterSpec, findings: &mut Findings) {

@@ -24,7 +24,7 @@ use quorate_plan::labels;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most events that are read.
+/// The most events, and Jobs of others, that are read.
 const EVENTS: u32 = 1000;
 /// How long the launcher's broker may take to answer: it is asked for the finer points only.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -100,6 +100,8 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
         })
     };
     let uid = jobset.as_ref().and_then(|jobset| jobset.metadata.uid.clone()).unwrap_or_default();
+    let jobset_acted =
+        if jobs.is_empty() && jobset.is_some() { acted(session).await } else { None };
     let workload = workloads.iter().find(|workload| workload.owners.contains(&uid)).cloned();
     let preemptor = workload.as_ref().and_then(|workload| workload.preemptor());
     let preemptor =
@@ -116,8 +118,17 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
         workload: workload.map(Arc::new),
         preemptor: preemptor.map(Arc::new),
         events: events.iter().filter(|event| own(event)).map(EventFacts::from_event).collect(),
+        jobset_acted,
     };
     Gathered { observed, unseen }
+}
+
+/// When JobSet last made a Job for a cluster of this namespace: who has much to do is not silent.
+async fn acted(session: &Session) -> Option<Timestamp> {
+    let jobs: Api<Job> = Api::namespaced(session.client.clone(), &session.namespace);
+    let some = ListParams::default().labels(labels::CLUSTER).limit(EVENTS);
+    let list = jobs.list_metadata(&some).await.ok()?;
+    list.items.into_iter().filter_map(|job| Some(job.metadata.creation_timestamp?.0)).max()
 }
 
 /// Pods of one cluster.

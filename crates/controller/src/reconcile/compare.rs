@@ -347,6 +347,13 @@ fn queueing(wanted: &Wanted, jobset: &JobSetFacts, decision: &mut Decision) {
     if !take.is_empty() {
         decision.act(Action::Label { uid: jobset.uid.clone(), labels: take });
     }
+    // Kueue reads annotations when it makes its Workload, and pods have those of their templates. Those
+    // that only the JobSet has may be Kueue's own.
+    for (key, value) in &wanted.queue_notes {
+        if !jobset.queue_notes.contains(&(key.clone(), value.clone())) {
+            refuse.push(format!("metadata.annotations[{key}]"));
+        }
+    }
     if !refuse.is_empty() {
         decision.obstacles.push(Obstacle::Immutable { fields: refuse });
     }

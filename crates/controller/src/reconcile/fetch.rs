@@ -52,6 +52,7 @@ pub fn fetch(
         workload,
         preemptor,
         events: caches.events.of(key).iter().map(|event| (**event).clone()).collect(),
+        jobset_acted: caches.jobset_acted(),
         live: context.launchers.as_ref().and_then(|launchers| launchers.heard(key)),
         ..Observed::default()
     };

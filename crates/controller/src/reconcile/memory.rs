@@ -21,9 +21,12 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// What validation made of an object, shared with whoever looks at it.
 pub(super) type Validated = Result<Arc<Wanted>, Arc<Vec<Finding>>>;
 
-/// What of an object validation looks at: its spec, by the generation, and the labels of its metadata,
-/// which change without one.
-pub(super) type Revision = (i64, Option<BTreeMap<String, String>>);
+/// Labels, or annotations.
+type Words = Option<BTreeMap<String, String>>;
+
+/// What of an object validation looks at: its spec, by the generation, and the labels and annotations of
+/// its metadata, which change without one.
+pub(super) type Revision = (i64, Words, Words);
 
 /// What is remembered of one cluster.
 #[derive(Clone, Debug, Default)]

@@ -19,6 +19,8 @@ pub struct Wanted {
     pub suspend: Option<bool>,
     /// Labels for Kueue.
     pub queueing: BTreeMap<String, String>,
+    /// Annotations for Kueue that the JobSet or one of its templates has to have.
+    pub queue_notes: BTreeMap<String, String>,
     /// Seconds from the end to the deletion of the MiniCluster.
     pub ttl_seconds: Option<u32>,
     /// Seconds that the whole run may take.
@@ -39,6 +41,7 @@ impl Wanted {
             identity: quorate_plan::identity(cluster),
             suspend: cluster.suspend,
             queueing: cluster.queueing.labels.clone(),
+            queue_notes: quorate_plan::queue_notes(cluster),
             ttl_seconds: cluster.ttl_seconds_after_finished,
             active_deadline_seconds: cluster.active_deadline_seconds,
             config_map: names::config_map(cluster),

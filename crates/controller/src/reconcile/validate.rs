@@ -10,17 +10,20 @@ use super::plan::Wanted;
 
 /// What an object asks for, from memory where that has it.
 pub fn wanted(cluster: &MiniCluster, memory: &mut Memory) -> Validated {
-    let generation = cluster.metadata.generation.unwrap_or_default();
+    let metadata = &cluster.metadata;
+    let generation = metadata.generation.unwrap_or_default();
     match &memory.validated {
-        Some(((read, labels), result))
-            if *read == generation && *labels == cluster.metadata.labels =>
+        Some(((read, labels, annotations), result))
+            if *read == generation
+                && *labels == metadata.labels
+                && *annotations == metadata.annotations =>
         {
             result.clone()
         }
         _ => {
             let result =
                 validated(cluster).map(|cluster| Arc::new(Wanted::of(&cluster))).map_err(Arc::new);
-            let read = (generation, cluster.metadata.labels.clone());
+            let read = (generation, metadata.labels.clone(), metadata.annotations.clone());
             memory.validated = Some((read, result.clone()));
             result
         }

@@ -38,7 +38,7 @@ pub struct ApiLayer {
 }
 
 /// Requests under way at the same time at most; a watch counts until its answer begins.
-const AT_ONCE: usize = 24;
+const AT_ONCE: usize = 48;
 
 impl ApiLayer {
     /// Counts only: for the election, which must write to be able to lead.

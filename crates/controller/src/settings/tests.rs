@@ -13,7 +13,7 @@ fn parse(arguments: &[&str]) -> Result<Settings, String> {
 #[test]
 fn defaults_are_those_of_the_help() {
     let settings = parse(&[]).unwrap();
-    assert_eq!(settings.concurrency, 24);
+    assert_eq!(settings.concurrency, 48);
     assert_eq!(settings.api_qps, 0);
     let timing = settings.lease.timing().unwrap();
     assert_eq!(timing.duration, Duration::from_secs(15));

@@ -9,11 +9,10 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use quorate_api::MiniCluster;
+use quorate_api::names::is_of_kueue;
 use quorate_api::status::MiniClusterStatus;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-
-use super::KUEUE;
 
 /// A MiniCluster. One that cannot be read must not stop the others, so that is found out by whoever
 /// looks at it.
@@ -53,7 +52,7 @@ impl<'de> Deserialize<'de> for Packed {
         metadata.managed_fields = None;
         if let Some(annotations) = &mut metadata.annotations {
             // kubectl writes the whole object there.
-            annotations.retain(|key, _| key.starts_with(KUEUE));
+            annotations.retain(|key, _| is_of_kueue(key));
         }
         Ok(Self {
             metadata,
@@ -108,7 +107,10 @@ mod tests {
             "metadata": {
                 "name": "hello", "namespace": "hpc", "uid": "u", "generation": 2,
                 "labels": {"kueue.x-k8s.io/queue-name": "q", "own": "x"},
-                "annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"},
+                "annotations": {
+                    "kueue.x-k8s.io/podset-required-topology": "rack",
+                    "provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60",
+                },
             },
             "spec": {
                 "size": 3,

@@ -1,18 +1,15 @@
 //! What is kept of a JobSet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use quorate_api::jobset::JobSet;
-use quorate_api::names::QUEUE_NAME;
+use quorate_api::names::{QUEUE_NAME, is_of_kueue};
 use quorate_plan::labels;
 
 use super::job::node_keys;
 use super::lost_nodes::LostNodes;
 use super::{Reading, annotation, at, controller, label};
-
-/// How Kueue's labels begin.
-const KUEUE: &str = "kueue.x-k8s.io/";
 
 /// The JobSet of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +34,8 @@ pub struct JobSetFacts {
     pub queue: Option<String>,
     /// All labels of Kueue, the queue's too.
     pub queueing: BTreeMap<String, String>,
+    /// All annotations of Kueue, the JobSet's own and those of its pod templates.
+    pub queue_notes: BTreeSet<(String, String)>,
     /// The annotation [`labels::SPEC_HASH`]: what it was planned from.
     pub spec_hash: Option<String>,
     /// The note of nodes that do not answer.
@@ -103,7 +102,19 @@ impl JobSetFacts {
                 .labels
                 .iter()
                 .flatten()
-                .filter(|(key, _)| key.starts_with(KUEUE))
+                .filter(|(key, _)| is_of_kueue(key))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+            queue_notes: std::iter::once(metadata)
+                .chain(
+                    jobset
+                        .spec
+                        .replicated_jobs
+                        .iter()
+                        .filter_map(|job| job.template.spec.as_ref()?.template.metadata.as_ref()),
+                )
+                .flat_map(|metadata| metadata.annotations.iter().flatten())
+                .filter(|(key, _)| is_of_kueue(key))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect(),
             spec_hash: annotation(metadata, labels::SPEC_HASH).map(str::to_owned),

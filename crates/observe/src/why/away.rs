@@ -7,6 +7,9 @@ use crate::scene::{Scene, Turn};
 /// Who runs a JobSet that Kueue hands to another cluster (`spec.managedBy`).
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 
+/// The reason of a Workload's end when the pods could not be given what its flavor asks for.
+const FAILED_TO_START: &str = "FailedToStart";
+
 pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
     if scene.turn != Turn::Suspended {
         return None;
@@ -86,6 +89,16 @@ fn by_kueue(workload: &WorkloadFacts, preemptor: Option<&WorkloadFacts>) -> Foun
             ),
         )
         .since(fact.since);
+    }
+    // Kueue tries it once and never again.
+    if let Some(fact) = workload.finished.holds().filter(|fact| fact.reason == FAILED_TO_START) {
+        let words = words::quote(&fact.message);
+        return Found::new(
+            Cause::QueueEvicted,
+            format!("Kueue has given it up in queue {queue}, as its flavor contradicts the pods: {words}"),
+        )
+        .since(fact.since)
+        .advise("leave what the flavor sets out of nodeSelector in spec.template; then delete and create again");
     }
     if let Some(fact) = workload.quota_reserved.denied() {
         let words = words::quote(&fact.message);

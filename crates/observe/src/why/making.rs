@@ -8,35 +8,36 @@ use super::{Cause, Found, words};
 use crate::facts::event::EventFacts;
 use crate::scene::Scene;
 
-/// How long a JobSet may take to make its first Job. It takes a fraction of a second as a rule, but
-/// a controller that is given a thousand of them at once has been seen to need more than a minute
-/// for the last ones, and must not be called silent by each of them.
+/// How long JobSet may make no Job at all while this cluster waits for its first. It takes a fraction of
+/// a second as a rule, but a controller that is given a thousand JobSets at once needs minutes for the
+/// last ones, and must not be called silent by each of them: what it does for others counts.
 const SILENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What to do about a refused object.
 pub(super) const CHANGE: &str = "change what is refused; it is tried again when the object changes";
 
 pub(super) fn look(scene: &Scene<'_>) -> Option<Found> {
-    let jobset = scene.jobset?;
+    scene.jobset?;
     let missing = scene.shape.size.saturating_sub(scene.pods.len() as u32);
     if missing == 0 {
         return None;
     }
     jobs_refused(scene).or_else(|| pods_refused(scene, missing)).or_else(|| {
-        let silent = !jobset.seen && no_children(scene);
-        let created = jobset.created.filter(|_| silent)?;
-        (scene.now >= created + SILENCE).then(|| silence(scene).since(Some(created)))
+        let since = silent_since(scene)?;
+        (scene.now >= since + SILENCE).then(|| silence(scene).since(Some(since)))
     })
+}
+
+/// Since when this cluster waits for JobSet, and JobSet has done nothing for others.
+fn silent_since(scene: &Scene<'_>) -> Option<Timestamp> {
+    let jobset = scene.jobset.filter(|jobset| !jobset.seen && no_children(scene))?;
+    let created = jobset.created?;
+    Some(scene.observed.jobset_acted.map_or(created, |acted| acted.max(created)))
 }
 
 /// When a silence becomes too long.
 pub(super) fn deadlines(scene: &Scene<'_>) -> impl Iterator<Item = Timestamp> {
-    scene
-        .jobset
-        .filter(|jobset| !jobset.seen && no_children(scene))
-        .and_then(|jobset| jobset.created)
-        .map(|created| created + SILENCE)
-        .into_iter()
+    silent_since(scene).map(|since| since + SILENCE).into_iter()
 }
 
 fn no_children(scene: &Scene<'_>) -> bool {

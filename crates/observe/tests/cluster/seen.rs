@@ -71,6 +71,7 @@ pub(crate) fn read(text: &str) -> Seen {
         Live { pod_uid: launcher.uid.clone(), at: now, status }
     });
     let observed = Observed {
+        jobset_acted: None,
         cluster: Arc::new(cluster),
         shape,
         findings,

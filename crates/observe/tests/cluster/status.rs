@@ -341,6 +341,17 @@ fn the_progress_of_a_thousand_clusters_leaves_the_server_to_their_pods() {
 }
 
 #[test]
+fn a_jobset_controller_that_has_much_to_do_is_not_called_silent() {
+    let mut seen = read(include_str!("causes/jobset-silent.yaml"));
+    assert_eq!(why(&seen.observed, seen.now).cause.reason(), "JobSetSilent");
+    seen.observed.jobset_acted = Some(seen.now - SignedDuration::from_secs(5));
+    assert_eq!(why(&seen.observed, seen.now).cause.reason(), "PodsStarting");
+    let again = recheck(&seen.observed, seen.now).unwrap();
+    assert_eq!(again, seen.now + SignedDuration::from_secs(55));
+    assert_eq!(why(&seen.observed, again).cause.reason(), "JobSetSilent");
+}
+
+#[test]
 fn a_silent_jobset_controller_is_looked_at_again_in_time() {
     let mut seen = read(include_str!("causes/jobset-silent.yaml"));
     let created = seen.observed.jobset.as_ref().unwrap().created.unwrap();

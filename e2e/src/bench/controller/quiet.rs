@@ -17,7 +17,7 @@ const CALM: Duration = Duration::from_secs(5);
 /// For the pods of all clusters to become ready.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Waits until all clusters have all brokers' pods ready and nothing changes any more.
+/// Waits until all clusters have all brokers' pods ready and nothing of them changes any more.
 pub(super) fn settle(clusters: &Watch, count: usize) -> Result<()> {
     let mut states: BTreeMap<String, String> = BTreeMap::new();
     let deadline = Instant::now() + LIMIT;
@@ -38,6 +38,18 @@ pub(super) fn settle(clusters: &Watch, count: usize) -> Result<()> {
             bail!("{} clusters after {LIMIT:?}, in the states {kinds:?}", states.len());
         }
     }
+}
+
+/// Waits until nobody writes to the JobSets any more: their own controller counts pods for a while after
+/// all clusters stand, and ours reads what it writes.
+pub(super) fn rest(jobsets: &Watch) -> Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    while jobsets.next(Instant::now() + CALM)?.is_some() {
+        if Instant::now() > deadline {
+            bail!("JobSet's controller still writes after {LIMIT:?}");
+        }
+    }
+    Ok(())
 }
 
 /// Whether all clusters have come to the same point.

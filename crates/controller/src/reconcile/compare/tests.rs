@@ -335,6 +335,21 @@ fn a_cluster_that_waits_takes_another_queue_and_one_that_runs_does_not() {
 }
 
 #[test]
+fn an_annotation_for_kueue_that_is_changed_later_is_told_and_not_written() {
+    const TOPOLOGY: &str = "kueue.x-k8s.io/podset-required-topology";
+    let pairs = |value: &str| [(TOPOLOGY.to_owned(), value.to_owned())];
+    let wanted = |value: &str| Wanted { queue_notes: pairs(value).into(), ..wanted(3) };
+    let seen = with_jobset(|jobset| {
+        let own = [("kueue.x-k8s.io/workload-slice-name".into(), "x".into())];
+        jobset.queue_notes = pairs("rack").into_iter().chain(own).collect();
+    });
+    assert_eq!(compare(&wanted("rack"), &seen, at(0)), Decision::default());
+    let fields = vec![format!("metadata.annotations[{TOPOLOGY}]")];
+    let told = Decision { obstacles: vec![Obstacle::Immutable { fields }], ..Decision::default() };
+    assert_eq!(compare(&wanted("block"), &seen, at(0)), told);
+}
+
+#[test]
 fn a_later_attempt_has_what_is_left_of_the_time_limit() {
     let wanted = Wanted { active_deadline_seconds: Some(60), ..wanted(3) };
     let again = |started: i64, limit: i64| {
