@@ -139,8 +139,7 @@ fn of_end(scene: &Scene<'_>, pod: &PodFacts, end: &End<'_>) -> Failure {
     let code = end.code.map(|code| format!(" with code {code}")).unwrap_or_default();
     let words = words::quote(end.message);
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
-    let start = matches!(end.reason, "StartError" | "ContainerCannotRun");
-    let (word, message) = if start {
+    let (word, message) = if never_started(end.reason) {
         let words = words::runtime(end.message);
         (reason::CANNOT_RUN, format!("the main container of {name} cannot run: {words}"))
     } else {
@@ -149,21 +148,28 @@ fn of_end(scene: &Scene<'_>, pod: &PodFacts, end: &End<'_>) -> Failure {
     from_pod(pod, word, message, end.code)
 }
 
-/// An init container that ended with an error, so that the pod's own command never ran.
+/// An init container that ended with an error, or was never started, so that the pod's own command
+/// never ran.
 fn of_init(pod: &PodFacts) -> Option<Failure> {
     pod.others.iter().filter(|container| container.init).find_map(|container| {
-        let ContainerState::Terminated { code, message, .. } = &container.state else {
+        let ContainerState::Terminated { code, reason, message, .. } = &container.state else {
             return None;
         };
-        let words = words::quote(message);
-        let words = if words.is_empty() { String::new() } else { format!(": {words}") };
-        let message = format!(
-            "init container {} of {} ended with code {code}{words}",
-            container.name,
-            pod.short_name()
-        );
-        (*code != 0).then(|| from_pod(pod, reason::INIT_FAILED, message, Some(*code)))
+        let who = format!("init container {} of {}", container.name, pod.short_name());
+        let (word, message) = if never_started(reason) {
+            (reason::CANNOT_RUN, format!("{who} cannot run: {}", words::runtime(message)))
+        } else {
+            let words = words::quote(message);
+            let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+            (reason::INIT_FAILED, format!("{who} ended with code {code}{words}"))
+        };
+        (*code != 0).then(|| from_pod(pod, word, message, Some(*code)))
     })
+}
+
+/// Whether a container ended because its process could not be started.
+fn never_started(reason: &str) -> bool {
+    matches!(reason, "StartError" | "ContainerCannotRun")
 }
 
 /// The kubelet's last word on why it killed a main container: only events have it.
