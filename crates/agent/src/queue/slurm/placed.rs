@@ -68,7 +68,7 @@ pub(in crate::queue) fn variables(job: &Job, config: &AgentConfig, partition: &s
         let told = |name: &str| outer.is_some() && spec.environment.contains_key(name);
         all.retain(|name, _| {
             let of_a_task = OF_A_TASK.contains(&name.as_str());
-            !of_a_task && !(environment::of_the_whole_job(name) && told(name))
+            !(of_a_task || environment::of_the_whole_job(name) && told(name))
         });
         return all;
     }
