@@ -129,7 +129,7 @@ impl Handle {
     }
 
     /// Says what the job's client says without more words: `KILL` or `OUTPUT_CLOSED` of
-    /// [`kind`](super::protocol::kind).
+    /// [`kind`].
     pub fn client(&self, kind: u8) {
         let _ = self.events.send(Event::Client { kind, payload: Bytes::new() });
     }
