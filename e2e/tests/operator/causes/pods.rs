@@ -11,6 +11,9 @@ fn mount(volume: &str) -> String {
     )
 }
 
+/// A launcher that keeps a queue would be tried again; that of a program fails for good.
+const PROGRAM: &str = "program: {command: ['true']}";
+
 /// The claim that is missing, and a volume of the node's own files for it.
 const CLAIM: &str = "
 apiVersion: v1
@@ -88,7 +91,7 @@ fn pods_that_cannot_start_are_explained_by_what_is_missing_or_fails() {
             "pod launcher-0-0 cannot pull image localhost/UPPER:v1: invalid reference format: \
              repository name (UPPER) must be lowercase",
         ]),
-        Case::new("why-init", format!("{IMAGE}\n{stage}"), "InitFailed")
+        Case::new("why-init", format!("{IMAGE}\n{PROGRAM}\n{stage}"), "InitFailed")
             .says(&["init container stage of launcher-0-0 ended with code 3: no input deck"])
             .and(|status| {
                 let failure = &status["failure"];
@@ -105,7 +108,7 @@ fn pods_that_cannot_start_are_explained_by_what_is_missing_or_fails() {
             .says(&["pod launcher-0-0 cannot mount", "/no/such is not a directory"]),
         Case::new(
             "why-start",
-            format!("{IMAGE}\ntemplate: {{spec: {{containers: [{{name: main, workingDir: /etc/passwd}}]}}}}"),
+            format!("{IMAGE}\n{PROGRAM}\ntemplate: {{spec: {{containers: [{{name: main, workingDir: /etc/passwd}}]}}}}"),
             "CannotRun",
         )
         .says(&["the main container of launcher-0-0 cannot run", "/etc/passwd: not a directory"]),
