@@ -24,8 +24,11 @@ use quorate_plan::labels;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most events, and Jobs of others, that are read.
+/// The most events of one answer, and Jobs of others that are read.
 const EVENTS: u32 = 1000;
+/// The most answers of events: a namespace keeps an hour of them, and a cluster's own are anywhere among
+/// those of all others.
+const ANSWERS: usize = 20;
 /// How long the launcher's broker may take to answer: it is asked for the finer points only.
 const ANSWER: Duration = Duration::from_secs(3);
 
@@ -65,6 +68,21 @@ pub(super) fn container(pod: &PodFacts) -> Option<String> {
     pod.main.as_ref().map(|main| main.name.clone())
 }
 
+/// The warnings of a namespace: nothing else explains why something does not run, and most events are none.
+async fn warnings(events: &Api<Event>) -> kube::Result<Vec<Event>> {
+    let mut list = ListParams::default().fields("type=Warning").limit(EVENTS);
+    let mut found = Vec::new();
+    for _ in 0..ANSWERS {
+        let some = events.list(&list).await?;
+        found.extend(some.items);
+        match some.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => list = list.continue_token(&token),
+            None => break,
+        }
+    }
+    Ok(found)
+}
+
 /// What surrounds a MiniCluster that has been read.
 pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered {
     let name = cluster.metadata.name.clone().unwrap_or_default();
@@ -74,20 +92,19 @@ pub(super) async fn around(session: &Session, cluster: MiniCluster) -> Gathered 
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let of_jobset = ListParams::default().labels(&format!("{}={name}", label::JOBSET_NAME));
     let of_cluster = ListParams::default().labels(&format!("{}={name}", labels::CLUSTER));
-    let recent = ListParams::default().limit(EVENTS);
     let pods = session.pods();
     let (jobset, jobs, pods, events, workloads) = tokio::join!(
         jobsets.get_opt(&name),
         jobs.list(&of_jobset),
         pods.list(&of_cluster),
-        events.list(&recent),
+        warnings(&events),
         workloads(session),
     );
     let mut unseen = Vec::new();
     let jobset = seen("JobSets", jobset, &mut unseen).flatten();
     let jobs = seen("Jobs", jobs, &mut unseen).map(|list| list.items).unwrap_or_default();
     let pods = seen("pods", pods, &mut unseen).map(|list| list.items).unwrap_or_default();
-    let events = seen("events", events, &mut unseen).map(|list| list.items).unwrap_or_default();
+    let events = seen("events", events, &mut unseen).unwrap_or_default();
     let (shape, findings) = match validate(&cluster, Target::Kubernetes) {
         Ok(valid) => (Some(Arc::new(Shape::of(&valid))), valid.warnings),
         Err(findings) => (None, findings),
