@@ -210,3 +210,29 @@ async fn live(
         .map_err(|error| error.to_string())?;
     serde_json::from_str(text.trim()).map_err(|_| "its answer is not readable".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_warning_behind_a_thousand_other_events_is_seen() {
+        // The server gives what it has in the order of names, and tells where to go on.
+        let server = tower::service_fn(|request: Request<Body>| async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            assert!(query.contains("fieldSelector=type%3DWarning"), "{query}");
+            let (name, next) =
+                if query.contains("continue=more") { ("why", "") } else { ("arguments", "more") };
+            let event = json!({"metadata": {"name": name}, "eventTime": null, "type": "Warning"});
+            let list = json!({"metadata": {"continue": next}, "items": [event]});
+            Ok::<_, tower::BoxError>(Response::new(Body::from(list.to_string().into_bytes())))
+        });
+        let client = kube::Client::new(server, "hpc");
+        let found = warnings(&Api::namespaced(client, "hpc")).await.unwrap();
+        let names: Vec<_> = found.iter().filter_map(|e| e.metadata.name.as_deref()).collect();
+        assert_eq!(names, ["arguments", "why"]);
+    }
+}
