@@ -385,14 +385,15 @@ async fn wait(
         left -= count;
         let codes = some.iter().map(|(_, code)| code.map_or(exit::OK, i32::from));
         code = codes.fold(code, i32::max);
-        let ids = some.drain(..).map(|(id, _)| id).collect();
         if tell {
+            let ids = some.iter().map(|(id, _)| *id).collect();
             match facts_of(keeping, ids).await {
                 Ok(facts) if say.answer(&facts).await => {}
                 Ok(_) => return Over::gone(),
                 Err(error) => return Over::failed(error),
             }
         }
+        some.clear();
     }
     Over { code, error: None }
 }
