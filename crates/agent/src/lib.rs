@@ -34,6 +34,7 @@ pub mod settings;
 pub mod start;
 pub mod supervisor;
 pub mod sys;
+pub mod terminal;
 pub mod testbed;
 pub mod version;
 

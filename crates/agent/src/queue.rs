@@ -28,6 +28,8 @@ pub mod work;
 use crate::broker::{Overlay, Services};
 use crate::job::Jobs;
 
+pub(crate) use runner::TERMINAL;
+
 /// Adds the services and verbs of the queue; on rank 0 the queue itself.
 pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
     let keeping = (overlay.rank() == 0).then(|| keeper::start(jobs.clone(), overlay.clone()));

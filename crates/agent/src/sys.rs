@@ -228,6 +228,24 @@ pub fn write_all(fd: i32, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Rows and columns of a terminal; `None` for what is none, or does not know.
+pub fn window_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    #[expect(unsafe_code, reason = "the request has no safe wrapper")]
+    // SAFETY: the descriptor is borrowed and thus open, and the request fills a `winsize`.
+    let asked = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (asked == 0 && size.ws_row > 0 && size.ws_col > 0).then_some((size.ws_row, size.ws_col))
+}
+
+/// Tells a terminal how large it is; its foreground processes get SIGWINCH.
+pub fn set_window_size(terminal: BorrowedFd<'_>, (rows, columns): (u16, u16)) -> io::Result<()> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    #[expect(unsafe_code, reason = "the request has no safe wrapper")]
+    // SAFETY: the descriptor is borrowed and thus open, and the request reads a `winsize`.
+    let set = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The network interface that has an address.
 pub fn interface_of(address: IpAddr) -> Option<String> {
     let interfaces = nix::ifaddrs::getifaddrs().ok()?;
@@ -255,6 +273,9 @@ pub struct Start<'a> {
     pub cwd: Option<&'a CStr>,
     /// Its stdin, stdout and stderr; `None` are this process's.
     pub streams: Option<[BorrowedFd<'a>; 3]>,
+    /// The terminal that is all three instead. With a session of its own it is what the session is
+    /// controlled from: Ctrl-C there is a signal here.
+    pub terminal: Option<&'a CStr>,
     /// A session of its own, otherwise a process group.
     pub own_session: bool,
 }
@@ -289,6 +310,23 @@ pub fn spawn(start: &Start<'_>) -> io::Result<i32> {
             for (number, stream) in (0..).zip(start.streams.iter().flatten()) {
                 let fd = stream.as_raw_fd();
                 checked(libc::posix_spawn_file_actions_adddup2(&raw mut actions, fd, number))?;
+            }
+            if let Some(path) = start.terminal {
+                // The session is made before that, and takes the first terminal that it opens.
+                checked(libc::posix_spawn_file_actions_addopen(
+                    &raw mut actions,
+                    libc::STDIN_FILENO,
+                    path.as_ptr(),
+                    libc::O_RDWR,
+                    0,
+                ))?;
+                for number in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+                    checked(libc::posix_spawn_file_actions_adddup2(
+                        &raw mut actions,
+                        libc::STDIN_FILENO,
+                        number,
+                    ))?;
+                }
             }
             if let Some(cwd) = start.cwd {
                 checked(libc::posix_spawn_file_actions_addchdir_np(

@@ -25,6 +25,8 @@ mod slurm;
 mod streams;
 #[path = "queue/submitting.rs"]
 mod submitting;
+#[path = "queue/terminal.rs"]
+mod terminal;
 #[path = "launch/typing.rs"]
 #[allow(dead_code, reason = "the tests of launching need the rest")]
 mod typing;

@@ -9,7 +9,9 @@ use crate::launch::affinity::Binding;
 use crate::launch::place::{Ask, Distribution, Spread, Tasks};
 use crate::launch::text;
 use crate::local::Hello;
+use crate::queue::TERMINAL;
 use crate::queue::arguments::{called, run_now};
+use crate::terminal;
 use clap::{Args, ValueEnum};
 use quorate_contract::exit;
 use quorate_queue::{Jobspec, Program, Streams};
@@ -52,6 +54,9 @@ pub struct RunArgs {
     /// Pass output on as it comes, not line by line
     #[arg(short = 'u', long)]
     unbuffered: bool,
+    /// Give the task of rank 0 a terminal, which is this one; the others read and write nothing
+    #[arg(long, conflicts_with_all = ["label_io", "stdin"])]
+    pty: bool,
     /// The way in which MPI programs are offered a start
     #[arg(long, value_enum, default_value_t = Mpi::Auto)]
     mpi: Mpi,
@@ -166,6 +171,7 @@ impl RunArgs {
                     Bind::None => Binding::None,
                 },
                 unbuffered: self.unbuffered,
+                terminal: self.pty.then(|| terminal::size().unwrap_or_default()),
                 ..Command::default()
             },
             place: Where::Slots(Ask {
@@ -207,6 +213,7 @@ impl RunArgs {
         option(self.cwd.is_some(), "cwd", "required");
         option(self.pmi_port, "pmi-port", "");
         option(self.unbuffered, "unbuffered", "");
+        option(self.pty, TERMINAL, &terminal::size().unwrap_or_default().to_string());
         option(self.no_kill, "no-kill", "");
         option(matches!(self.stdin, Input::All), "stdin", "all");
         option(matches!(self.distribution, Order::Cyclic), "distribution", "cyclic");
@@ -237,7 +244,8 @@ impl RunArgs {
         let labels = if self.label_io { Labels::Task } else { Labels::None };
         let stdin = !matches!(self.stdin, Input::None);
         let spec = self.jobspec();
-        let options = Options { labels, stdin, waits_for_placement: spec.is_none() };
+        let waits_for_placement = spec.is_none();
+        let options = Options { labels, stdin, waits_for_placement, terminal: self.pty };
         match spec {
             Some(spec) => run_now(&client::socket(self.socket), spec, self.env, &options),
             None => call(self.socket.clone(), &self.request(), &options),
@@ -266,7 +274,7 @@ impl ExecArgs {
         call(
             self.socket,
             &request,
-            &Options { labels, stdin: self.stdin, waits_for_placement: true },
+            &Options { labels, stdin: self.stdin, waits_for_placement: true, terminal: false },
         )
     }
 }

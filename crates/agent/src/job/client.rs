@@ -1,17 +1,20 @@
 //! The command that was typed: between a terminal or pipe and the broker's socket.
 //!
-//! Owns: reading stdin under credit, writing output in order, passing signals on, and the exit code.
-//! Output is written by a thread of its own, so that a slow reader never keeps a signal waiting.
+//! Owns: reading stdin under credit, writing output in order, passing signals on, the terminal while a
+//! task is at it, and the exit code. Output is written by a thread of its own ([`output`]), so that a slow
+//! reader never keeps a signal waiting.
 
-use super::protocol::{Placed, STDIN_WINDOW, kind, piece, taken};
-use crate::launch::stdio::Merge;
+mod output;
+
+use super::protocol::{STDIN_WINDOW, kind, taken};
 use crate::local::{self, End, Hello, LocalError};
 use crate::logs::chain;
-use bytes::Bytes;
+use crate::terminal::{self, Raw};
+use output::{Output, Printer};
 use quorate_contract::{env, exit, paths};
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -38,7 +41,7 @@ pub enum Labels {
 }
 
 /// How a call is made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Labels of output lines.
     pub labels: Labels,
@@ -46,6 +49,17 @@ pub struct Options {
     pub stdin: bool,
     /// The other side first tells where the tasks are.
     pub waits_for_placement: bool,
+    /// This process's terminal is that of the task of rank 0, once it has one.
+    pub terminal: bool,
+}
+
+/// One of several calls that are made at once.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What is asked for.
+    pub hello: Hello,
+    /// The number of the job, for its lines.
+    pub job: u64,
 }
 
 /// The socket of this pod's broker: the flag, the variable that the agent sets, or the usual path.
@@ -64,103 +78,188 @@ pub fn own_environment() -> Vec<(String, String)> {
 }
 
 /// Makes a call and carries it to its end.
-pub fn call(socket: &std::path::Path, hello: &Hello, options: &Options) -> Result<End, LocalError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(LocalError::Broken)?;
-    let end = runtime.block_on(converse(socket, hello, options));
+pub fn call(socket: &Path, hello: &Hello, options: &Options) -> Result<End, LocalError> {
+    let runtime = runtime()?;
+    let end = runtime.block_on(async {
+        let printer = Arc::new(Printer::default());
+        let output = Output::new(options.labels, None, printer.clone());
+        let conversation =
+            Conversation { options: options.clone(), output, leads: true, raw: None };
+        let (end, raw) = conversation.run(socket, hello).await;
+        printer.finish().await;
+        // The terminal is what it was only when all is written.
+        drop(raw);
+        end
+    });
     // A thread that waits for stdin must not be waited for.
     runtime.shutdown_background();
     end
 }
 
-async fn converse(
-    socket: &std::path::Path,
-    hello: &Hello,
-    options: &Options,
-) -> Result<End, LocalError> {
-    let mut signals = Signals::new().map_err(LocalError::Broken)?;
-    let connection = local::connect(socket, hello).await?;
-    let (mut from, to) = connection.split();
-    let mut to = Telling(to);
-    let mut output = Output::new(options.labels);
-    let mut stdin = options.stdin.then(read_stdin);
-    let mut under_way = 0;
-    let mut interrupted: Option<Instant> = None;
-    let mut begun = false;
-    let mut give_up: Option<Instant> = None;
-    loop {
-        let limit = async {
-            match give_up {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
+/// Makes several calls at once, whose lines begin with their jobs, and carries them to their ends. Nobody
+/// gets stdin; signals go to all. Gives the end of each.
+pub fn call_all(
+    socket: &Path,
+    calls: Vec<Call>,
+    labels: Labels,
+) -> Result<Vec<Result<End, LocalError>>, LocalError> {
+    let runtime = runtime()?;
+    let options = Options { labels, stdin: false, waits_for_placement: false, terminal: false };
+    let ends = runtime.block_on(async {
+        let printer = Arc::new(Printer::default());
+        let begin = |(place, Call { hello, job }): (usize, Call)| {
+            let output = Output::new(labels, Some(job), printer.clone());
+            let options = options.clone();
+            let conversation = Conversation { options, output, leads: place == 0, raw: None };
+            let socket = socket.to_owned();
+            tokio::spawn(async move { conversation.run(&socket, &hello).await.0 })
         };
-        let input = async {
-            match &mut stdin {
-                Some(blocks) if under_way < STDIN_WINDOW => blocks.recv().await,
-                _ => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            frame = from.recv() => match frame? {
-                Some((kind::TAKEN, payload)) => {
-                    under_way = under_way.saturating_sub(taken(&payload).unwrap_or(0) as usize);
+        let running: Vec<_> = calls.into_iter().enumerate().map(begin).collect();
+        let mut ends = Vec::with_capacity(running.len());
+        for one in running {
+            ends.push(one.await.unwrap_or(Err(LocalError::NoEnd)));
+        }
+        printer.finish().await;
+        ends
+    });
+    Ok(ends)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, LocalError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(LocalError::Broken)
+}
+
+/// One call while it lasts.
+struct Conversation {
+    options: Options,
+    output: Output,
+    /// Of several this one stops the process, when it is to stop.
+    leads: bool,
+    raw: Option<Raw>,
+}
+
+impl Conversation {
+    /// Carries it to its end; what is left of it is the terminal's mode.
+    async fn run(mut self, socket: &Path, hello: &Hello) -> (Result<End, LocalError>, Option<Raw>) {
+        let end = self.converse(socket, hello).await;
+        (end, self.raw)
+    }
+
+    async fn converse(&mut self, socket: &Path, hello: &Hello) -> Result<End, LocalError> {
+        let Options { stdin, waits_for_placement, terminal, .. } = self.options;
+        let mut signals = Signals::new(terminal).map_err(LocalError::Broken)?;
+        let connection = local::connect(socket, hello).await?;
+        let (mut from, to) = connection.split();
+        let mut to = Telling(to);
+        let mut stdin = stdin.then(read_stdin);
+        let mut under_way = 0;
+        let mut interrupted: Option<Instant> = None;
+        let mut begun = false;
+        let mut give_up: Option<Instant> = None;
+        loop {
+            let limit = async {
+                match give_up {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
                 }
-                Some((kind::PLACED, payload)) => {
-                    begun = true;
-                    if let Ok(placed) = serde_json::from_slice(&payload) {
-                        output.placed(&placed);
+            };
+            let input = async {
+                match &mut stdin {
+                    Some(blocks) if under_way < STDIN_WINDOW => blocks.recv().await,
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                frame = from.recv() => match frame? {
+                    Some((kind::TAKEN, payload)) => {
+                        under_way = under_way.saturating_sub(taken(&payload).unwrap_or(0) as usize);
                     }
-                }
-                Some((local::kind::END, payload)) => {
-                    let end: End =
-                        serde_json::from_slice(&payload).map_err(LocalError::Unreadable)?;
-                    return Ok(output.finish(end).await);
-                }
-                Some((kind @ (kind::OUT | kind::ERR | kind::NOTICE), payload)) => {
-                    if output.send(kind, payload).await.is_err() {
-                        // Nobody reads any more; what a program does that gets SIGPIPE.
-                        to.tell(kind::OUTPUT_CLOSED, &[]).await;
-                        return Ok(End { code: exit::signaled(libc::SIGPIPE), error: None });
+                    Some((kind::PLACED, payload)) => {
+                        begun = true;
+                        if let Ok(placed) = serde_json::from_slice(&payload) {
+                            self.output.placed(&placed);
+                        }
+                        self.at_terminal(&mut to).await;
                     }
+                    Some((kind::TERMINAL, _)) => self.at_terminal(&mut to).await,
+                    Some((local::kind::END, payload)) => {
+                        return serde_json::from_slice(&payload).map_err(LocalError::Unreadable);
+                    }
+                    Some((kind @ (kind::OUT | kind::ERR | kind::NOTICE), payload)) => {
+                        if self.output.send(kind, payload, self.raw.is_some()).await.is_err() {
+                            // Nobody reads any more; what a program does that gets SIGPIPE.
+                            to.tell(kind::OUTPUT_CLOSED, &[]).await;
+                            return Ok(End { code: exit::signaled(libc::SIGPIPE), error: None });
+                        }
+                    }
+                    Some(_) => {}
+                    None => return Err(LocalError::NoEnd),
+                },
+                block = input => if let Some(block) = block {
+                    under_way += block.len();
+                    to.tell(kind::STDIN, &block).await;
+                } else {
+                    stdin = None;
+                    to.tell(kind::STDIN_END, &[]).await;
+                },
+                () = limit => {
+                    let error = Some("the broker does not tell the end of the job".to_string());
+                    return Ok(End { code: exit::BROKER_LOST, error });
                 }
-                Some(_) => {}
-                None => return Err(LocalError::NoEnd),
-            },
-            block = input => if let Some(block) = block {
-                under_way += block.len();
-                to.tell(kind::STDIN, &block).await;
-            } else {
-                stdin = None;
-                to.tell(kind::STDIN_END, &[]).await;
-            },
-            () = limit => {
-                let error = Some("the broker does not tell the end of the job".to_string());
-                return Ok(End { code: exit::BROKER_LOST, error });
-            }
-            number = signals.next() => {
-                let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-                if options.waits_for_placement && !begun && ends.contains(&number) {
-                    // There is nobody yet to pass it on to: leaving cancels.
-                    return Ok(End { code: exit::signaled(number), error: None });
-                }
-                if number == libc::SIGINT {
-                    if interrupted.is_some_and(|before| before.elapsed() < TWICE) {
-                        to.tell(kind::KILL, &[]).await;
-                        give_up.get_or_insert(Instant::now() + LAST_WORD);
+                number = signals.next() => {
+                    if number == libc::SIGWINCH {
+                        if self.raw.is_some() {
+                            tell_size(&mut to).await;
+                        }
                         continue;
                     }
-                    interrupted = Some(Instant::now());
-                }
-                to.tell(kind::SIGNAL, &[number as u8]).await;
-                if number == libc::SIGTSTP {
-                    // Stops here like any program; SIGCONT is passed on when it comes.
-                    let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
+                    let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+                    if waits_for_placement && !begun && ends.contains(&number) {
+                        // There is nobody yet to pass it on to: leaving cancels.
+                        return Ok(End { code: exit::signaled(number), error: None });
+                    }
+                    if number == libc::SIGINT {
+                        if interrupted.is_some_and(|before| before.elapsed() < TWICE) {
+                            to.tell(kind::KILL, &[]).await;
+                            give_up.get_or_insert(Instant::now() + LAST_WORD);
+                            continue;
+                        }
+                        interrupted = Some(Instant::now());
+                    }
+                    to.tell(kind::SIGNAL, &[number as u8]).await;
+                    if number == libc::SIGTSTP && self.leads {
+                        self.stop_here();
+                    }
                 }
             }
         }
+    }
+
+    /// The task has its terminal: from here on this one is only its screen and its keys.
+    async fn at_terminal(&mut self, to: &mut Telling) {
+        if self.options.terminal && self.raw.is_none() {
+            self.raw = Raw::enter();
+            // It may have changed since the job was asked for.
+            tell_size(to).await;
+        }
+    }
+
+    /// Stops like any program; SIGCONT is passed on when it comes.
+    fn stop_here(&self) {
+        if let Some(raw) = &self.raw {
+            raw.leave();
+        }
+        let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
+        if let Some(raw) = &self.raw {
+            raw.again();
+        }
+    }
+}
+
+async fn tell_size(to: &mut Telling) {
+    if let Some(size) = terminal::size() {
+        to.tell(kind::RESIZE, &size.to_bytes()).await;
     }
 }
 
@@ -180,8 +279,8 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
-        let numbers = [
+    fn new(terminal: bool) -> io::Result<Self> {
+        let mut numbers = vec![
             libc::SIGINT,
             libc::SIGTERM,
             libc::SIGHUP,
@@ -191,6 +290,9 @@ impl Signals {
             libc::SIGCONT,
             libc::SIGTSTP,
         ];
+        if terminal {
+            numbers.push(libc::SIGWINCH);
+        }
         let all = numbers
             .into_iter()
             .map(|number| Ok((number, signal(SignalKind::from_raw(number))?)))
@@ -231,81 +333,6 @@ fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
         }
     });
     blocks
-}
-
-/// A piece of output with its kind.
-type Piece = (u8, Bytes);
-
-/// Writes output. The thread starts with the first piece.
-struct Output {
-    labels: Labels,
-    brokers: HashMap<u32, u32>,
-    writer: Option<(mpsc::Sender<Piece>, std::thread::JoinHandle<()>)>,
-}
-
-impl Output {
-    fn new(labels: Labels) -> Self {
-        Self { labels, brokers: HashMap::new(), writer: None }
-    }
-
-    fn placed(&mut self, placed: &Placed) {
-        if self.labels != Labels::Broker {
-            return;
-        }
-        if placed.placement.pods() < 2 {
-            self.labels = Labels::None;
-            return;
-        }
-        for (broker, ranks) in placed.placement.ranks() {
-            self.brokers.extend(ranks.into_iter().map(|rank| (rank, broker)));
-        }
-    }
-
-    /// Hands a piece to the writer. An error says that nobody reads stdout any more.
-    async fn send(&mut self, kind: u8, payload: Bytes) -> Result<(), ()> {
-        let (queue, _) = self.writer.get_or_insert_with(|| {
-            let (queue, pieces) = mpsc::channel(16);
-            let label = self.labels != Labels::None;
-            let brokers = std::mem::take(&mut self.brokers);
-            (queue, std::thread::spawn(move || write(pieces, label, &brokers)))
-        });
-        queue.send((kind, payload)).await.map_err(|_| ())
-    }
-
-    /// Waits until all is written, then says what went wrong.
-    async fn finish(mut self, end: End) -> End {
-        if let Some((queue, thread)) = self.writer.take() {
-            drop(queue);
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        }
-        end
-    }
-}
-
-/// The writer's thread: ends when stdout is closed by its reader.
-fn write(mut pieces: mpsc::Receiver<Piece>, label: bool, brokers: &HashMap<u32, u32>) {
-    let (mut out, mut err) = (Merge::new(label), Merge::new(label));
-    let mut buffer = Vec::new();
-    while let Some((kind, payload)) = pieces.blocking_recv() {
-        buffer.clear();
-        if kind == kind::NOTICE {
-            let _ = writeln!(io::stderr(), "quorate: {}", String::from_utf8_lossy(&payload));
-            continue;
-        }
-        let Some((rank, bytes)) = piece(payload) else { continue };
-        let rank = brokers.get(&rank).copied().unwrap_or(rank);
-        let merge = if kind == kind::OUT { &mut out } else { &mut err };
-        merge.piece(rank, &bytes, &mut buffer);
-        if kind == kind::OUT {
-            // Straight to the descriptor: Rust's own buffer would hold lines back.
-            if crate::sys::write_all(libc::STDOUT_FILENO, &buffer).is_err() {
-                return;
-            }
-        } else {
-            // A closed stderr is no reason to stop.
-            let _ = crate::sys::write_all(libc::STDERR_FILENO, &buffer);
-        }
-    }
 }
 
 /// Prints what an end has to say and gives its code.

@@ -134,6 +134,11 @@ impl Handle {
         let _ = self.events.send(Event::Client { kind, payload: Bytes::new() });
     }
 
+    /// Says how large the terminal is that its client has.
+    pub fn resize(&self, size: Bytes) {
+        let _ = self.events.send(Event::Client { kind: kind::RESIZE, payload: size });
+    }
+
     /// Gives the tasks that read standard input a piece of it; `None` is its end.
     pub fn input(&self, piece: Option<Bytes>) {
         let kind = if piece.is_some() { kind::STDIN } else { kind::STDIN_END };
@@ -456,6 +461,9 @@ impl Job<'_> {
             }
             Event::Client { kind: kind::STDIN_END, .. } => {
                 self.input(&message(kind::STDIN_END, &[]));
+            }
+            Event::Client { kind: kind::RESIZE, payload } => {
+                self.input(&message(kind::RESIZE, &payload));
             }
             Event::Client { kind: kind::SIGNAL, payload } => {
                 if let Some(signal) = payload.first() {

@@ -8,12 +8,13 @@ use super::protocol::{
     Abort, Deserted, EndedTask, Joining, LAUNCH, Launch, MEMBER, Script, Waiting, What, kind,
     message, split,
 };
-use super::streams::{Stream, feed, pump};
+use super::streams::{End, Stream, feed, pump};
 use super::{Jobs, protocol};
 use crate::broker::{Channel, Overlay, Receiver, Sender};
 use crate::launch::environment::{self, Standing, Variables};
 use crate::launch::outcome::{Ended, Session, TaskEnd};
 use crate::launch::records::Recorded;
+use crate::launch::spawn::terminal::{self, Size, Terminal};
 use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::{Slowest, Tail};
 use crate::launch::{accelerators, sweep, text};
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
+use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -47,6 +49,46 @@ struct Running {
     told: Arc<AtomicBool>,
     alive: bool,
     stdin: Option<mpsc::UnboundedSender<Option<Bytes>>>,
+    terminal: Option<Terminal>,
+}
+
+/// A task that was just started, with what its broker reads of it.
+struct Started {
+    pid: i32,
+    stdin: Option<(pipe::Sender, End)>,
+    outputs: Vec<(u8, pipe::Receiver)>,
+    terminal: Option<Terminal>,
+    exit: spawn::Exit,
+}
+
+/// Starts a task; at a terminal if there is one for it.
+fn begin(start: &Start<'_>, rank: u32, terminal: Option<Size>) -> Result<Started, TaskEnd> {
+    Ok(match (terminal, rank) {
+        (None, _) => {
+            let task = spawn::start(start)?;
+            Started {
+                pid: task.pid,
+                stdin: task.stdin.map(|pipe| (pipe, End::Closed)),
+                outputs: vec![(kind::OUT, task.stdout), (kind::ERR, task.stderr)],
+                terminal: None,
+                exit: task.exit,
+            }
+        }
+        (Some(size), 0) => {
+            let task = terminal::start(start, size)?;
+            Started {
+                pid: task.pid,
+                stdin: Some((task.input, End::Typed)),
+                outputs: vec![(kind::OUT, task.output)],
+                terminal: Some(task.terminal),
+                exit: task.exit,
+            }
+        }
+        (Some(_), _) => {
+            let (pid, exit) = spawn::start_silent(start)?;
+            Started { pid, stdin: None, outputs: Vec::new(), terminal: None, exit }
+        }
+    })
 }
 
 /// What happens in this pod.
@@ -127,6 +169,7 @@ pub(super) async fn serve(
             order = down(&mut leader), if !leader_lost => match order {
                 Some((kind::STDIN, bytes)) => pod.input(Some(&bytes)),
                 Some((kind::STDIN_END, _)) => pod.input(None),
+                Some((kind::RESIZE, size)) => pod.resize(&size),
                 Some(_) => {}
                 None => {
                     leader_lost = true;
@@ -393,7 +436,7 @@ impl Tasks<'_> {
             }
         }
         let keep_fd = keep.as_ref().map(AsFd::as_fd);
-        let task = spawn::start(&Start {
+        let start = Start {
             argv,
             env: &env,
             cwd,
@@ -401,17 +444,20 @@ impl Tasks<'_> {
             stdin: wants_stdin,
             keep: keep_fd,
             own_session: true,
-        })?;
+        };
+        let task = begin(&start, rank, self.launch.command.terminal)?;
         let told = Arc::new(AtomicBool::new(false));
         let index = self.running.len();
-        let stdin = task.stdin.map(|pipe| {
+        let stdin = task.stdin.map(|(pipe, end)| {
             let here = self.here.clone();
-            feed(pipe, move |bytes| {
+            feed(pipe, end, move |bytes| {
                 let took = Here::Took { task: index, bytes: bytes as u64 };
                 std::future::ready(here.send(took).is_ok())
             })
         });
-        self.running.push(Running { rank, pid: task.pid, told: told.clone(), alive: true, stdin });
+        let terminal = task.terminal;
+        let (pid, alive) = (task.pid, true);
+        self.running.push(Running { rank, pid, told: told.clone(), alive, stdin, terminal });
         // One task's output needs no line ends to stay apart from others'.
         let whole_lines = !self.launch.command.unbuffered && self.launch.placement.tasks() > 1;
         let (over, ended) = watch::channel(false);
@@ -425,7 +471,8 @@ impl Tasks<'_> {
                 ended.clone(),
             ))
         };
-        let pumps = [pump(task.stdout, kind::OUT), pump(task.stderr, kind::ERR)];
+        let outputs = task.outputs.into_iter();
+        let pumps: Vec<_> = outputs.map(|(kind, pipe)| pump(pipe, kind)).collect();
         let (server, here) = (self.server.clone(), self.here.clone());
         tokio::spawn(async move {
             let end = task.exit.wait(true).await;
@@ -479,6 +526,7 @@ impl Tasks<'_> {
                 if let Some(index) = index {
                     self.running[index].alive = false;
                     self.running[index].stdin = None;
+                    self.running[index].terminal = None;
                     self.taken.gone(index);
                 }
                 let _ = self.sender.send(protocol::json(kind::ENDED, &*task)).await;
@@ -505,6 +553,13 @@ impl Tasks<'_> {
         }
     }
 
+    fn resize(&self, size: &[u8]) {
+        let Some(size) = Size::from_bytes(size) else { return };
+        for terminal in self.running.iter().filter_map(|task| task.terminal.as_ref()) {
+            terminal.resize(size);
+        }
+    }
+
     fn signal(&self, signal: i32) {
         for task in self.running.iter().filter(|task| task.alive && task.pid > 0) {
             if signal == libc::SIGKILL {
@@ -519,6 +574,10 @@ impl Tasks<'_> {
         for task in self.running.iter().filter(|task| task.alive && task.pid > 0) {
             task.told.store(true, Ordering::Relaxed);
             sys::signal_group(task.pid, libc::SIGTERM);
+            if task.terminal.is_some() {
+                // Shells at a terminal pass over SIGTERM: it is gone when they are to end.
+                sys::signal_group(task.pid, libc::SIGHUP);
+            }
             sys::signal_group(task.pid, libc::SIGCONT);
         }
     }
@@ -551,6 +610,13 @@ impl Tasks<'_> {
 impl Running {
     /// A task that did not start; its end is already on the way.
     fn never(rank: u32) -> Self {
-        Self { rank, pid: 0, told: Arc::new(AtomicBool::new(false)), alive: true, stdin: None }
+        Self {
+            rank,
+            pid: 0,
+            told: Arc::new(AtomicBool::new(false)),
+            alive: true,
+            stdin: None,
+            terminal: None,
+        }
     }
 }

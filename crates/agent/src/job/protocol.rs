@@ -9,6 +9,7 @@ use crate::launch::affinity::Binding;
 use crate::launch::environment::Difference;
 use crate::launch::outcome::Outcome;
 use crate::launch::place::{Ask, Distribution, Placement};
+use crate::launch::spawn::terminal::Size;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ pub mod kind {
     pub const NOTICE: u8 = 6;
     /// Up, last of a remote shell: the exit code (i32, big endian).
     pub const EXIT: u8 = 7;
+    /// Up: the task of rank 0 has a terminal, and takes its input from this client.
+    pub const TERMINAL: u8 = 8;
     /// Down: bytes for stdin.
     pub const STDIN: u8 = 10;
     /// Down: the end of stdin.
@@ -56,6 +59,8 @@ pub mod kind {
     pub const KILL: u8 = 13;
     /// Down: nobody reads the output any more.
     pub const OUTPUT_CLOSED: u8 = 14;
+    /// Down: the size of the client's terminal ([`crate::launch::spawn::terminal::Size::to_bytes`]).
+    pub const RESIZE: u8 = 15;
     /// Member to leader: JSON of [`crate::launch::outcome::Ended`] with the way it spoke.
     pub const ENDED: u8 = 20;
     /// Member to leader: JSON of [`super::Abort`].
@@ -152,6 +157,9 @@ pub struct Command {
     /// The order of ranks over what the queue has allotted.
     #[serde(default)]
     pub distribution: Distribution,
+    /// The task of rank 0 has a terminal of this size; the others read and write nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<Size>,
     /// A script that each pod writes into a file, whose command follows `argv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,

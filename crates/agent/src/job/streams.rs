@@ -21,10 +21,26 @@ const READ: usize = 24 * 1024;
 /// How long output may still come when the task has ended and somebody else holds its pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
+/// What terminals take for the end of what is typed: once at the beginning of a line, twice within one.
+const END_OF_FILE: u8 = 4;
+
+/// How a process is told the end of its stdin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its pipe is closed.
+    Closed,
+    /// It is typed at its terminal.
+    Typed,
+}
+
 /// Writes a process's stdin. What it does not want is taken all the same: the client must not wait
 /// for a process that has closed its input. `took` is told how much was taken, and says whether to
 /// go on. `None` in the queue is the end.
-pub(crate) fn feed<F, Fut>(mut pipe: pipe::Sender, took: F) -> mpsc::UnboundedSender<Option<Bytes>>
+pub(crate) fn feed<F, Fut>(
+    mut pipe: pipe::Sender,
+    end: End,
+    took: F,
+) -> mpsc::UnboundedSender<Option<Bytes>>
 where
     F: Fn(usize) -> Fut + Send + 'static,
     Fut: Future<Output = bool> + Send,
@@ -32,8 +48,17 @@ where
     let (queue, mut pieces) = mpsc::unbounded_channel::<Option<Bytes>>();
     tokio::spawn(async move {
         let mut open = true;
-        while let Some(Some(bytes)) = pieces.recv().await {
+        let mut last = b'\n';
+        while let Some(piece) = pieces.recv().await {
+            let Some(bytes) = piece else {
+                if end == End::Typed && open {
+                    let typed = if last == b'\n' { &[END_OF_FILE][..] } else { &[END_OF_FILE; 2] };
+                    let _ = pipe.write_all(typed).await;
+                }
+                return;
+            };
             open = open && pipe.write_all(&bytes).await.is_ok();
+            last = bytes.last().copied().unwrap_or(last);
             if !took(bytes.len()).await {
                 return;
             }

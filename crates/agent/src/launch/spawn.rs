@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
+pub mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -126,7 +127,7 @@ pub fn start(start: &Start<'_>) -> Result<Task, TaskEnd> {
     let (stdout, its_stdout) = io::pipe().map_err(failed)?;
     let (stderr, its_stderr) = io::pipe().map_err(failed)?;
     let streams = [stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
-    let pid = spawn(start, Some(streams))?;
+    let pid = spawn(start, Some(streams), None)?;
     // From here on only the task holds its ends.
     drop((stdin, its_stdout, its_stderr));
     let exit = Exit::watch(pid)?;
@@ -147,11 +148,23 @@ pub fn start(start: &Start<'_>) -> Result<Task, TaskEnd> {
 
 /// Starts a command that shares this process's stdin, stdout and stderr, in its own process group.
 pub fn start_inheriting(start: &Start<'_>) -> Result<(i32, Exit), TaskEnd> {
-    let pid = spawn(start, None)?;
+    let pid = spawn(start, None, None)?;
     Ok((pid, Exit::watch(pid)?))
 }
 
-fn spawn(start: &Start<'_>, streams: Option<[BorrowedFd<'_>; 3]>) -> Result<i32, TaskEnd> {
+/// Starts a task in a process group of its own that has nothing to read, and whose output goes nowhere.
+pub fn start_silent(start: &Start<'_>) -> Result<(i32, Exit), TaskEnd> {
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
+    let null = null.map_err(|error| TaskEnd::NotStarted(format!("no /dev/null: {error}")))?;
+    let pid = spawn(start, Some([null.as_fd(); 3]), None)?;
+    Ok((pid, Exit::watch(pid)?))
+}
+
+fn spawn(
+    start: &Start<'_>,
+    streams: Option<[BorrowedFd<'_>; 3]>,
+    terminal: Option<&CStr>,
+) -> Result<i32, TaskEnd> {
     let name = start.argv.first().ok_or_else(|| TaskEnd::NotFound(String::new()))?;
     let program = find(name, start.env.get(OsStr::new("PATH")).map(AsRef::as_ref), start.cwd)?;
     let word = |bytes: &[u8]| {
@@ -176,6 +189,7 @@ fn spawn(start: &Start<'_>, streams: Option<[BorrowedFd<'_>; 3]>) -> Result<i32,
         env: &env,
         cwd: cwd.as_deref(),
         streams,
+        terminal,
         own_session: start.own_session,
     };
     bound(start.cpus, || match start.keep {

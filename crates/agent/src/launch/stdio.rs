@@ -5,6 +5,7 @@
 //! for the report ([`Tail`]). Pure; it must not read or write descriptors.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 
 #[cfg(test)]
 mod tests;
@@ -43,15 +44,15 @@ impl Lines {
     }
 }
 
-/// Lays pieces of several tasks into one stream.
+/// Lays pieces of several tasks into one stream. `Who` is what a task is called in labels.
 #[derive(Debug)]
-pub struct Merge {
+pub struct Merge<Who = u32> {
     label: bool,
     /// The task whose line is not ended yet.
-    open: Option<u32>,
+    open: Option<Who>,
 }
 
-impl Merge {
+impl<Who: Copy + PartialEq + Display> Merge<Who> {
     /// With `label` each line starts with `RANK: `.
     pub fn new(label: bool) -> Self {
         Self { label, open: None }
@@ -60,7 +61,7 @@ impl Merge {
     /// Appends to `out` what has to be written for a piece of a task's output. Without labels
     /// that is the piece itself, byte for byte. With labels a line that another task breaks into
     /// is ended first, and its rest gets a label of its own, so that no line shows two tasks.
-    pub fn piece(&mut self, rank: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    pub fn piece(&mut self, rank: Who, bytes: &[u8], out: &mut Vec<u8>) {
         if bytes.is_empty() {
             return;
         }

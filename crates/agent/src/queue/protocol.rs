@@ -89,6 +89,9 @@ pub enum Question {
         job: JobId,
         /// Gives its tasks what this client sends as standard input.
         stdin: bool,
+        /// Has a terminal for the task of rank 0; a job without one is refused then.
+        #[serde(default)]
+        terminal: bool,
     },
     /// One list of [`LaneFacts`].
     Lanes,

@@ -39,6 +39,9 @@ const AWAY: Duration = Duration::from_secs(30);
 /// The option of a job that takes so many milliseconds and starts nothing.
 const SIMULATE: &str = "simulate";
 
+/// The option of a job whose task of rank 0 has a terminal: its size, such as `24x80`.
+pub(crate) const TERMINAL: &str = "pty";
+
 /// Bytes of an input file that are read at once.
 const BLOCK: usize = 16 * 1024;
 
@@ -89,6 +92,11 @@ impl Running {
     /// Gives its tasks a piece of standard input; `None` is the end.
     pub(super) fn input(&self, piece: Option<Bytes>) {
         self.handle.input(piece);
+    }
+
+    /// Says how large the terminal is that its client has.
+    pub(super) fn resize(&self, size: Bytes) {
+        self.handle.resize(size);
     }
 
     /// Says what a client says that the job is there for, by its kind.
@@ -369,6 +377,7 @@ fn request(job: &Job, config: &AgentConfig) -> Result<Request, String> {
                 Some("cyclic") => Distribution::Cyclic,
                 _ => Distribution::Block,
             },
+            terminal: option(TERMINAL).and_then(|size| size.parse().ok()),
             script: None,
         },
         place: Where::Allotted(shares(job, |part| part.tasks)),

@@ -155,8 +155,8 @@ async fn answer(
             Ok(jobs) => wait(keeping, jobs, tell, hear, say).await,
             Err(error) => Over::failed(error),
         },
-        Question::Attach { job, stdin } => {
-            attach::follow(keeping, job, Part { stdin, own: false }, hear, say).await
+        Question::Attach { job, stdin, terminal } => {
+            attach::follow(keeping, job, Part { stdin, own: false, terminal }, hear, say).await
         }
         Question::Lanes => match keeping.look(facts::lanes).await {
             Ok(lanes) if say.answer(&lanes).await => Over::ok(),
@@ -238,7 +238,14 @@ async fn submit(
         Then::Nothing => Over::ok(),
         Then::Wait { tell } => wait(keeping, jobs.map(JobId).collect(), tell, hear, say).await,
         Then::Attach { stdin, own } => {
-            attach::follow(keeping, submitted.first, Part { stdin, own }, hear, say).await
+            attach::follow(
+                keeping,
+                submitted.first,
+                Part { stdin, own, terminal: false },
+                hear,
+                say,
+            )
+            .await
         }
     }
 }

@@ -106,9 +106,16 @@ impl ScriptArgs {
 /// the first that failed.
 fn follow(ids: &[JobId]) -> anyhow::Result<Option<(i32, String)>> {
     for id in ids {
-        let hello = client::hello(&Question::Attach { job: *id, stdin: false }, Own::default());
-        let options =
-            streams::Options { labels: Labels::None, stdin: false, waits_for_placement: false };
+        let hello = client::hello(
+            &Question::Attach { job: *id, stdin: false, terminal: false },
+            Own::default(),
+        );
+        let options = streams::Options {
+            labels: Labels::None,
+            stdin: false,
+            waits_for_placement: false,
+            terminal: false,
+        };
         let end = streams::call(&socket(), &hello, &options);
         streams::conclude(end, exit::UNAVAILABLE);
     }

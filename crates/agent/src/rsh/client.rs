@@ -49,7 +49,11 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> i32 {
     };
     let args = serde_json::to_value(&request).expect("plain data always serializes");
     let hello = Hello { verb: VERB.to_string(), args };
-    let options =
-        Options { labels: Labels::None, stdin: !arguments.no_stdin, waits_for_placement: false };
+    let options = Options {
+        labels: Labels::None,
+        stdin: !arguments.no_stdin,
+        waits_for_placement: false,
+        terminal: false,
+    };
     client::conclude(client::call(&client::socket(None), &hello, &options), FAILED)
 }

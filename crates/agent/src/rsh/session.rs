@@ -9,7 +9,7 @@ use super::visits::Visits;
 use crate::broker::{Channel, Overlay};
 use crate::job::Jobs;
 use crate::job::protocol::{kind, message, split};
-use crate::job::streams::{Stream, feed, pump};
+use crate::job::streams::{End, Stream, feed, pump};
 use crate::launch::environment;
 use crate::launch::outcome::TaskEnd;
 use crate::launch::spawn::{self, Start};
@@ -130,7 +130,7 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, visits: Visits, channel:
     let pumps = [start_pump(task.stdout, kind::OUT), start_pump(task.stderr, kind::ERR)];
     let mut stdin = task.stdin.map(|pipe| {
         let sender = sender.clone();
-        feed(pipe, move |bytes| {
+        feed(pipe, End::Closed, move |bytes| {
             let (sender, count) = (sender.clone(), u32::try_from(bytes).unwrap_or(u32::MAX));
             async move { sender.send(message(kind::TAKEN, &count.to_be_bytes())).await.is_ok() }
         })

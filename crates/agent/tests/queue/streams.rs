@@ -1,7 +1,7 @@
 //! Output, input, and those who are attached.
 
 use crate::asking::{ended, job, submit, wait_started};
-use crate::typing::{Marks, cluster, code, run, stderr, stdout, typed, wait};
+use crate::typing::{Marks, cluster, code, run, sorted, stderr, stdout, typed, wait};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -28,6 +28,29 @@ fn all_who_attach_get_everything_from_the_beginning() {
     let output = run(&pods, 0, &["attach", "99"]);
     assert_eq!(code(&output), 1);
     assert!(stderr(&output).contains("there is no job 99"), "{}", stderr(&output));
+}
+
+#[test]
+fn lines_of_several_jobs_begin_with_the_job() {
+    let pods = cluster(2);
+    let marks = Marks::new();
+    let gate = marks.path("gate").display().to_string();
+    let wait = format!("while ! test -e {gate}; do sleep 0.02; done");
+    submit(&pods, 1, &["sh", "-c", &format!("{wait}; echo one; echo err >&2; exit 3")]);
+    submit(&pods, 1, &["-n2", "sh", "-c", &format!("{wait}; echo $QUORATE_TASK_RANK")]);
+    let child = typed(&pods, 0, &["attach", "1-2"]).spawn().unwrap();
+    let labelled = typed(&pods, 1, &["attach", "-l", "2", "1"]).spawn().unwrap();
+    wait_started(&pods, 2);
+    std::fs::write(marks.path("gate"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (code(&output), sorted(&output)),
+        (3, ["1: one", "2: 0", "2: 1"].map(str::to_owned).into())
+    );
+    assert!(stderr(&output).starts_with("1: err\n"), "{}", stderr(&output));
+    let output = labelled.wait_with_output().unwrap();
+    let lines = ["1.0: one", "2.0: 0", "2.1: 1"].map(str::to_owned);
+    assert_eq!((code(&output), sorted(&output)), (3, lines.into()));
 }
 
 #[test]

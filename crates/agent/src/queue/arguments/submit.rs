@@ -104,6 +104,9 @@ pub struct SubmitArgs {
     /// Start each line of output with the task's rank
     #[arg(short = 'l', long)]
     label_io: bool,
+    /// Give the task of rank 0 a terminal: that of who attaches (with --watch, this one)
+    #[arg(long, conflicts_with_all = ["output", "error", "input", "label_io"])]
+    pty: bool,
     /// How tasks are started: mpi=none, cpu-bind=none, distribution=cyclic, stdin=all, unbuffered, no-kill
     #[arg(long, value_name = "KEY[=VALUE]", value_parser = option)]
     option: Vec<(String, String)>,
@@ -170,8 +173,8 @@ impl SubmitArgs {
         let socket = self.place.path();
         if self.watch {
             let labels = if self.label_io { Labels::Task } else { Labels::None };
-            let stdin = self.input.as_deref() == Some("-");
-            let options = streams::Options { labels, stdin, waits_for_placement: false };
+            let (stdin, terminal) = (self.takes_input(), self.pty);
+            let options = streams::Options { labels, stdin, waits_for_placement: false, terminal };
             let end = streams::call(&socket, &hello, &options);
             return Ok(streams::conclude(end, exit::UNAVAILABLE));
         }
@@ -228,6 +231,11 @@ impl SubmitArgs {
         })?
     }
 
+    /// Whether who attaches gives it standard input.
+    fn takes_input(&self) -> bool {
+        self.pty || self.input.as_deref() == Some("-")
+    }
+
     fn say(&self, submitted: Submitted) -> anyhow::Result<()> {
         if self.test_only {
             crate::sys::complain("it would be taken");
@@ -257,7 +265,7 @@ impl SubmitArgs {
             (None, None) => Copies::One,
         };
         let then = if self.watch {
-            Then::Attach { stdin: self.input.as_deref() == Some("-"), own: false }
+            Then::Attach { stdin: self.takes_input(), own: false }
         } else if self.wait {
             Then::Wait { tell: self.progress || !self.quiet }
         } else {
@@ -280,6 +288,10 @@ impl SubmitArgs {
         let mut options: BTreeMap<String, String> = self.option.iter().cloned().collect();
         if self.cwd.is_some() {
             options.insert("cwd".into(), "required".into());
+        }
+        if self.pty {
+            let size = crate::terminal::size().unwrap_or_default();
+            options.insert(crate::queue::TERMINAL.into(), size.to_string());
         }
         if self.cpus_per_task.is_some() {
             options.entry("cpu-bind".into()).or_insert_with(|| "task".into());
@@ -305,7 +317,7 @@ impl SubmitArgs {
             signal: self.signal,
             directory: directory.map(text::encode).unwrap_or_default(),
             streams: Streams {
-                input: self.input.clone(),
+                input: self.input.clone().or_else(|| self.pty.then(|| "-".to_owned())),
                 output: self.output.clone(),
                 error: self.error.clone(),
                 append: self.append,

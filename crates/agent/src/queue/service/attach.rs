@@ -8,7 +8,7 @@ use crate::job::protocol::{self, kind as stream};
 use crate::queue::facts;
 use crate::queue::keeper::Keeping;
 use crate::queue::output::spool_path;
-use crate::queue::runner::Running;
+use crate::queue::runner::{Running, TERMINAL};
 use crate::queue::talk::{Hear, Say};
 use bytes::Bytes;
 use quorate_contract::exit;
@@ -26,6 +26,8 @@ pub(super) struct Part {
     pub(super) stdin: bool,
     /// The job is there for it alone.
     pub(super) own: bool,
+    /// It has a terminal for it, and wants a job that takes one.
+    pub(super) terminal: bool,
 }
 
 /// Follows a job's streams. It may not have begun, or be over.
@@ -36,17 +38,21 @@ pub(super) async fn follow(
     hear: &mut Hear,
     say: &mut Say,
 ) -> Over {
-    let (known, states) = match keeping.look(move |queue| look_at(queue, job)).await {
-        Ok(Ok(found)) => found,
+    let Seen { input, terminal, state } = match keeping.look(move |queue| look_at(queue, job)).await
+    {
+        Ok(Ok(seen)) => seen,
         Ok(Err(error)) => return Over::failed(error),
         Err(closed) => return Over::failed(closed.to_string()),
     };
+    if part.terminal && !terminal {
+        return Over::failed(format!("job {job} has no terminal: it was submitted without --pty"));
+    }
     let mut over = match keeping.over(vec![job]).await {
         Ok(over) => over,
         Err(closed) => return Over::failed(closed.to_string()),
     };
-    let wants_input = part.stdin && known;
-    let mut finished = states == State::Inactive;
+    let wants_input = part.stdin && input;
+    let mut finished = state == State::Inactive;
     // Until it has tasks there is nothing to read, and signals find nobody.
     let mut early = Vec::new();
     let impatient = tokio::time::sleep(PATIENCE);
@@ -93,6 +99,9 @@ pub(super) async fn follow(
     // However this conversation ends: who reads it must not wait for more.
     let _feeding = running.clone().filter(|_| fed).map(Feeding);
     let mut told: u64 = 0;
+    if fed && terminal && !say.send(stream::TERMINAL, &[]).await {
+        return left(keeping, job, part).await;
+    }
     for message in early {
         if let Some(running) = &running {
             heard(keeping, job, running, message, (part.own, fed)).await;
@@ -161,10 +170,23 @@ impl Drop for Feeding {
     }
 }
 
-/// Whether an attached client gives a job its input, and the job's state.
-fn look_at(queue: &Queue, id: JobId) -> Result<(bool, State), String> {
+/// What is to be known of a job that is followed.
+struct Seen {
+    /// An attached client gives it its input.
+    input: bool,
+    /// Its task of rank 0 has a terminal.
+    terminal: bool,
+    state: State,
+}
+
+fn look_at(queue: &Queue, id: JobId) -> Result<Seen, String> {
     let Some(job) = queue.job(id) else { return Err(facts::unknown(queue, id)) };
-    Ok((job.spec().streams.input.as_deref() == Some("-"), job.state))
+    let spec = job.spec();
+    Ok(Seen {
+        input: spec.streams.input.as_deref() == Some("-"),
+        terminal: spec.options.contains_key(TERMINAL),
+        state: job.state,
+    })
 }
 
 /// What a client says to a job that runs.
@@ -178,6 +200,7 @@ async fn heard(
     match kind {
         stream::STDIN if fed => running.input(Some(payload)),
         stream::STDIN_END if fed => running.input(None),
+        stream::RESIZE if fed => running.resize(payload),
         stream::SIGNAL => {
             if let Some(signal) = payload.first() {
                 running.signal(i32::from(*signal));

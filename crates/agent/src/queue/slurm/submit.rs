@@ -2,6 +2,7 @@
 
 use super::{clock, environment, socket};
 use crate::job::client::{self as streams, Labels};
+use crate::queue::TERMINAL;
 use crate::queue::client::{self, Own};
 use crate::queue::protocol::{
     Copies as AskedCopies, JobFacts, Question, Selection, Submit, Submitted, Then,
@@ -210,9 +211,7 @@ fn srun(mut job: Wanted) -> anyhow::Result<i32> {
         std::io::stdout().write_all(MPI_LIST.as_bytes())?;
         return Ok(exit::OK);
     }
-    for (given, option) in
-        [(step.pty, "pty"), (step.multi_prog, "multi-prog"), (step.job.is_some(), "jobid")]
-    {
+    for (given, option) in [(step.multi_prog, "multi-prog"), (step.job.is_some(), "jobid")] {
         if given {
             crate::sys::complain(&format!(
                 "srun: --{option} is not supported here yet: leave it out"
@@ -236,6 +235,11 @@ fn srun(mut job: Wanted) -> anyhow::Result<i32> {
     if step.kill_on_bad_exit != Some(true) {
         option("no-kill", "");
     }
+    if step.pty {
+        let size = crate::terminal::size().unwrap_or_default().to_string();
+        spec.options.insert(TERMINAL.to_owned(), size);
+        spec.streams.label = false;
+    }
     spec.environment.insert(names::SLURM.to_owned(), "1".to_owned());
     // In a script this is a step of the script's job.
     if std::env::var_os(names::SLURM_SOCKET).is_some() {
@@ -251,7 +255,12 @@ fn srun(mut job: Wanted) -> anyhow::Result<i32> {
         &question(&job, Then::Attach { stdin: from_here, own: true }, false),
         nothing_more(),
     );
-    let options = streams::Options { labels, stdin: from_here, waits_for_placement: false };
+    let options = streams::Options {
+        labels,
+        stdin: from_here,
+        waits_for_placement: false,
+        terminal: step.pty,
+    };
     // A step is a job of the cluster that this is typed in, which in a script is the script's own.
     let end = streams::call(&streams::socket(None), &hello, &options);
     Ok(streams::conclude(end, exit::UNAVAILABLE))

@@ -132,6 +132,10 @@ fn step(reader: &Reader<'_>) -> Result<Step, OptionError> {
         text.parse()
             .map_err(|_| ValueError::Form { text: text.to_owned(), expected: "a whole number" })
     };
+    if settings.has("pty") && ["error", "input", "output"].iter().any(|name| settings.has(name)) {
+        let what = "--error/--input/--output are incompatible with --pty".to_owned();
+        return Err(reader.conflict("pty", what));
+    }
     Ok(Step {
         job: reader.value("jobid", |text| {
             text.parse().map_err(|_| ValueError::Form {
