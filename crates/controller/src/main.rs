@@ -13,15 +13,22 @@ use tracing::{error, info};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let settings = Settings::parse();
-    if let Err(failed) = telemetry::start(&settings.log) {
-        // Nothing else can say it yet.
-        #[expect(clippy::print_stderr, reason = "the logs did not start")]
-        {
-            eprintln!("error: cannot start the logs: {failed}");
+    let traces = match telemetry::start(&settings.log) {
+        Ok(traces) => traces,
+        Err(failed) => {
+            // Nothing else can say it yet.
+            #[expect(clippy::print_stderr, reason = "the logs did not start")]
+            {
+                eprintln!("error: {}", telemetry::chain(&failed));
+            }
+            return ExitCode::FAILURE;
         }
-        return ExitCode::FAILURE;
+    };
+    let ended = run(&settings).await;
+    if let Some(traces) = traces {
+        traces.end().await;
     }
-    match run(&settings).await {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             error!(error = format!("{failed:#}"), "the controller cannot go on");

@@ -10,7 +10,7 @@ mod process;
 
 pub use census::Census;
 pub use launchers::{LauncherSample, Launchers};
-pub use milestones::{Milestones, Phase};
+pub use milestones::{Ended, Milestones, Phase, ended};
 
 use crate::request::Call;
 use prometheus_client::encoding::{EncodeLabelSet, prometheus_text, text};
@@ -200,9 +200,9 @@ impl Metrics {
 
     /// Observes the phases that have ended between two looks at one MiniCluster.
     pub fn milestones(&self, before: &Milestones, after: &Milestones) {
-        for (phase, took) in milestones::ended(before, after) {
-            let label = PhaseLabel { phase: phase.name() };
-            self.phases.get_or_create(&label).observe(took.as_secs_f64());
+        for ended in ended(before, after) {
+            let label = PhaseLabel { phase: ended.phase.name() };
+            self.phases.get_or_create(&label).observe(ended.took().as_secs_f64());
         }
     }
 

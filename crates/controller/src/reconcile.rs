@@ -28,6 +28,8 @@ use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::minicluster::MANAGER;
 use quorate_observe::Obstacle;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::context::Context;
 use crate::telemetry::chain;
@@ -88,7 +90,19 @@ pub async fn reconcile(
     let mut memory = context.recall(&key, &cluster.uid().unwrap_or_default());
     let begun = Instant::now();
     context.metrics.reconciles_active.inc();
-    let result = look(&context, &key, &cluster, &mut memory).await;
+    let span = tracing::debug_span!(
+        "look",
+        mc.ns = key.namespace,
+        mc.name = key.name,
+        mc.uid = cluster.metadata.uid,
+        mc.generation = cluster.metadata.generation,
+        reason = Empty,
+        otel.status_code = Empty,
+    );
+    let result = look(&context, &key, &cluster, &mut memory).instrument(span.clone()).await;
+    if let Err(error) = &result {
+        span.record("reason", error.reason()).record("otel.status_code", "ERROR");
+    }
     context.metrics.reconciles_active.dec();
     context.metrics.reconciled(begun.elapsed(), result.as_ref().err().map(Error::reason));
     memory.errors = if result.is_ok() { 0 } else { memory.errors.saturating_add(1) };

@@ -134,9 +134,9 @@ pub struct LeaseSettings {
     pub identity: Option<String>,
 }
 
-/// Logs.
+/// Logs and traces.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Logs")]
+#[command(next_help_heading = "Logs and traces")]
 pub struct LogSettings {
     /// How lines look.
     #[arg(
@@ -157,6 +157,11 @@ pub struct LogSettings {
         value_parser = log_filter
     )]
     pub log_filter: Targets,
+    /// Where spans are sent: a collector of OpenTelemetry that takes OTLP over HTTP, as in
+    /// `http://collector.monitoring:4318`; `/v1/traces` is added. The variables OTEL_TRACES_SAMPLER,
+    /// OTEL_BSP_* and OTEL_EXPORTER_OTLP_HEADERS mean what they always do. Default: nowhere.
+    #[arg(long, env = "QUORATE_OTLP_ENDPOINT", value_name = "URL", value_parser = otlp_endpoint)]
+    pub otlp_endpoint: Option<String>,
 }
 
 /// How log lines look.
@@ -224,6 +229,23 @@ fn image(value: &str) -> Result<String, String> {
         return Err("must be an image reference such as example.org/quorate-agent:1.0".to_owned());
     }
     Ok(value.to_owned())
+}
+
+fn otlp_endpoint(value: &str) -> Result<String, String> {
+    let refused = |why: &str| Err(format!("{why}; write it as http://collector.monitoring:4318"));
+    let uri: http::Uri = match value.parse() {
+        Ok(uri) => uri,
+        Err(error) => return refused(&format!("is no URL: {error}")),
+    };
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http"), Some(_)) if uri.query().is_none() => Ok(value.to_owned()),
+        // The image holds no certificates of authorities, and spans name objects: nothing secret.
+        (Some("https"), _) => {
+            refused("TLS is not spoken to collectors: name one inside the cluster, which may")
+        }
+        (Some("http"), Some(_)) => refused("must not have a query"),
+        _ => refused("must begin with http:// and name a host"),
+    }
 }
 
 fn not_empty(value: &str) -> Result<String, String> {

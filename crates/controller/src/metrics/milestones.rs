@@ -50,10 +50,28 @@ impl Phase {
     }
 }
 
-/// The phases that ended between two looks at one MiniCluster, and how long each took. Each is given
-/// once, however often the same moments are seen; a milestone that never came (a quorum before the
-/// last pod ran, a cluster without a program) is passed over.
-pub(super) fn ended(before: &Milestones, after: &Milestones) -> Vec<(Phase, Duration)> {
+/// A phase that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub phase: Phase,
+    /// When the milestone before it was reached.
+    pub from: Timestamp,
+    /// When its own was; never before `from`.
+    pub until: Timestamp,
+}
+
+impl Ended {
+    /// How long it took.
+    pub fn took(&self) -> Duration {
+        Duration::try_from(self.until.duration_since(self.from)).unwrap_or_default()
+    }
+}
+
+/// The phases that ended between two looks at one MiniCluster. Each is given once, however often the
+/// same moments are seen; a milestone that never came (a quorum before the last pod ran, a cluster
+/// without a program) is passed over.
+pub fn ended(before: &Milestones, after: &Milestones) -> Vec<Ended> {
     if after.attempt != 0 {
         return Vec::new();
     }
@@ -70,8 +88,7 @@ pub(super) fn ended(before: &Milestones, after: &Milestones) -> Vec<(Phase, Dura
         let Some(reached) = reached else { continue };
         if let (None, Some(from)) = (known, from) {
             // Stamps of two clocks may cross by a little: that phase took no time.
-            let took = Duration::try_from(reached.duration_since(from)).unwrap_or_default();
-            ended.push((phase, took));
+            ended.push(Ended { phase, from, until: reached.max(from) });
         }
         from = from.max(Some(reached));
     }
@@ -86,8 +103,8 @@ mod tests {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
     }
 
-    fn seconds(ended: &[(Phase, Duration)]) -> Vec<(&'static str, u64)> {
-        ended.iter().map(|(phase, took)| (phase.name(), took.as_secs())).collect()
+    fn seconds(ended: &[Ended]) -> Vec<(&'static str, u64)> {
+        ended.iter().map(|ended| (ended.phase.name(), ended.took().as_secs())).collect()
     }
 
     #[test]

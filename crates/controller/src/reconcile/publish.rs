@@ -17,6 +17,7 @@ use super::count;
 use super::memory::{Memory, Written, until};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::metrics::Milestones;
+use crate::telemetry;
 use crate::watch::{Key, Packed};
 
 /// A bound on how often time alone may lead to another look.
@@ -49,6 +50,13 @@ pub async fn publish(
     let reached = count::milestones(observed, &new, &known.unwrap_or_default());
     if let Some(known) = known {
         context.metrics.milestones(&known, &reached);
+        let subject = telemetry::Subject {
+            uid: cluster.metadata.uid.as_deref().unwrap_or_default(),
+            namespace: &key.namespace,
+            name: &key.name,
+            program: observed.shape.as_ref().is_some_and(|shape| shape.program),
+        };
+        telemetry::tell(subject, &known, &reached);
     }
     memory.milestones = Some(reached);
     let starting = context.starting(memory, new.state);

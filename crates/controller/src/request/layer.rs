@@ -14,6 +14,8 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 /// Longer than the API server itself allows a request to take (`--request-timeout`, one minute).
 const PATIENCE: Duration = Duration::from_secs(75);
@@ -132,8 +134,15 @@ where
             }
         };
         let started = Instant::now();
+        let span = tracing::debug_span!(
+            "request",
+            otel.kind = "client",
+            otel.name = format!("{} {}", call.verb, call.resource),
+            http.response.status_code = Empty,
+        );
         let answer = self.inner.call(request);
-        Box::pin(async move {
+        let traced = span.clone();
+        let sent = async move {
             let (limit, late) = match limit {
                 Some(limit) if limit < PATIENCE => (limit, TooLate::Write { limit }),
                 _ => (PATIENCE, TooLate::Answer { limit: PATIENCE }),
@@ -146,9 +155,11 @@ where
                 Ok(response) => response.status().as_str().to_owned(),
                 Err(_) => "none".to_owned(),
             };
+            traced.record("http.response.status_code", code.as_str());
             metrics.requested(&call, &code, started.elapsed());
             answer
-        })
+        };
+        Box::pin(sent.instrument(span))
     }
 }
 

@@ -43,7 +43,7 @@ fn every_flag_has_a_variable_of_its_name() {
 
 #[test]
 fn a_bad_value_names_the_flag_and_the_way_out() {
-    let cases: [(&[&str], &str, &str); 9] = [
+    let cases: [(&[&str], &str, &str); 11] = [
         (&["--watch-namespaces", "Lab"], "--watch-namespaces", "must be 1 to 63 of a-z"),
         (&["--agent-image", "a b"], "--agent-image", "must be an image reference"),
         (&["--cluster-domain", "a..b"], "--cluster-domain", "each part between dots"),
@@ -53,6 +53,8 @@ fn a_bad_value_names_the_flag_and_the_way_out() {
         (&["--lease-duration-seconds", "1"], "--lease-duration-seconds", "3..=3600"),
         (&["--log-format", "xml"], "--log-format", "text, json"),
         (&["--log-filter", "a=loud"], "--log-filter", "write a level such as `info`"),
+        (&["--otlp-endpoint", "collector:4317"], "--otlp-endpoint", "must begin with http://"),
+        (&["--otlp-endpoint", "https://a:4318"], "--otlp-endpoint", "inside the cluster"),
     ];
     for (arguments, flag, way_out) in cases {
         let error = parse(arguments).unwrap_err();

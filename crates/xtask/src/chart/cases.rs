@@ -97,6 +97,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("watch.namespaces={Not_A_Name}", "watch"),
     ("controller.concurrency=0", "concurrency"),
     ("controller.log.format=xml", "format"),
+    ("controller.otlp.endpoint=collector:4317", "endpoint"),
     ("controller.lease.durationSeconds=1", "durationSeconds"),
     ("controller.lease.renewDeadlineSeconds=15", "renewDeadlineSeconds is 15"),
     ("controller.lease.renewDeadlineSeconds=5", "renewDeadlineSeconds is 5"),
