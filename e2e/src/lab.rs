@@ -1,5 +1,6 @@
 //! A cluster with Quorate in it, and the questions that tests ask it through kubectl.
 
+use crate::namespace::of_its_generation;
 use crate::reader::{Reader, kind_of};
 use quorate_testbed::images::{self, Binaries};
 use quorate_testbed::{Cluster, Shape, build};
@@ -159,9 +160,11 @@ impl Lab {
         }
     }
 
-    /// Waits for a state of `status.state`.
+    /// Waits for a state of `status.state`, said of the spec as it is now.
     pub fn state(&self, name: &str, state: &str) -> Value {
-        self.until(name, state, |object| object["status"]["state"] == state)
+        self.until(name, state, |object| {
+            of_its_generation(object) && object["status"]["state"] == state
+        })
     }
 
     /// Waits until a question has the wanted answer.

@@ -21,4 +21,4 @@ mod reader;
 pub use cli::{Said, program, quorate};
 pub use controller::Controller;
 pub use lab::{Lab, NAMESPACE, SYSTEM};
-pub use namespace::{Namespace, condition};
+pub use namespace::{Namespace, condition, of_its_generation};

@@ -104,9 +104,11 @@ impl<'lab> Namespace<'lab> {
         )
     }
 
-    /// Waits for a state of `status.state`.
+    /// Waits for a state of `status.state`, said of the spec as it is now.
     pub fn state(&self, name: &str, state: &str) -> Value {
-        self.until(name, state, |object| object["status"]["state"] == state)
+        self.until(name, state, |object| {
+            of_its_generation(object) && object["status"]["state"] == state
+        })
     }
 
     /// Waits until a MiniCluster is gone.
@@ -119,7 +121,7 @@ impl<'lab> Namespace<'lab> {
     pub fn condition(&self, name: &str, kind: &str, status: &str, reason: &str) -> String {
         let is = |object: &Value| {
             let one = condition(object, kind);
-            one["status"] == status && one["reason"] == reason
+            of_its_generation(object) && one["status"] == status && one["reason"] == reason
         };
         let object = self.until(name, &format!("{kind}={status} {reason}"), is);
         condition(&object, kind)["message"].as_str().unwrap_or_default().to_owned()
@@ -134,6 +136,11 @@ impl<'lab> Namespace<'lab> {
         let events = events[events.len().saturating_sub(25)..].join("\n");
         format!("{}\n{events}", text(objects))
     }
+}
+
+/// Whether the status was written by who had seen the spec as it is: what was true before an edit answers nothing.
+pub fn of_its_generation(object: &Value) -> bool {
+    object["status"]["observedGeneration"] == object["metadata"]["generation"]
 }
 
 /// A condition of an object; null if it has none of this type.

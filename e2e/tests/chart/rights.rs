@@ -3,7 +3,7 @@
 //! Rare verbs belong to rare situations, so each is brought about here.
 
 use crate::{IMAGE, Stand, stand, trail};
-use quorate_e2e::{Lab, SYSTEM};
+use quorate_e2e::{Lab, SYSTEM, of_its_generation};
 use quorate_testbed::Node;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -52,8 +52,7 @@ fn suspend(lab: &Lab, name: &str, suspend: bool) {
     let patch = format!(r#"{{"spec": {{"suspend": {suspend}}}}}"#);
     lab.kubectl(&["patch", "mc", name, "--type=merge", "-p", &patch]).unwrap();
     lab.until(name, "as its spec says", |object| {
-        (object["status"]["state"] == "Suspended") == suspend
-            && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        (object["status"]["state"] == "Suspended") == suspend && of_its_generation(object)
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{IMAGE, LAB};
 use quorate_e2e::proxy::transparent;
-use quorate_e2e::{Controller, Namespace, ledger};
+use quorate_e2e::{Controller, Namespace, ledger, of_its_generation};
 use serde_json::{Value, json};
 use std::thread;
 
@@ -133,11 +133,16 @@ fn the_last_of_many_wishes_counts_and_those_that_cannot_be_are_named() {
                     assert_eq!(object["status"]["online"], 0, "{object}");
                     place.patch("minicluster", name, &json!({"spec": {"suspend": false}}));
                 }
-                place.until(name, "whole", |object| {
-                    object["status"]["state"] == "Ready" && object["status"]["online"] == 2
+                // One writer is on its way with each wish, so the status may be a wish behind its JobSet.
+                let both = || {
+                    ["minicluster", "jobset"].map(|kind| place.get(kind, name).unwrap_or_default())
+                };
+                place.eventually("awake and whole", both, |[object, jobset]| {
+                    of_its_generation(object)
+                        && object["status"]["state"] == "Ready"
+                        && object["status"]["online"] == 2
+                        && jobset["spec"]["suspend"] == false
                 });
-                let jobset = place.get("jobset", name).unwrap();
-                assert_eq!(jobset["spec"]["suspend"], false);
             });
         }
         let place = &place;

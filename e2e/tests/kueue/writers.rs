@@ -4,6 +4,7 @@ use crate::{
     LAB, QUEUE_NAME, VERSION, condition, jobset_was_written_by_kueue_alone, minicluster, queue,
     queue_in,
 };
+use quorate_e2e::of_its_generation;
 use serde_json::{Value, json};
 
 #[test]
@@ -20,7 +21,7 @@ fn suspend_beside_a_queue_is_refused_and_nobody_fights() {
         suspend(value.into());
         let object = LAB.until(name, "refused", |object| {
             condition(object, "Accepted")["status"] == "False"
-                && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+                && of_its_generation(object)
                 // A probe that times out on a busy machine makes it Starting for a moment.
                 && object["status"]["state"] == "Ready"
         });

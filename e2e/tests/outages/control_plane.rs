@@ -1,7 +1,7 @@
 //! Parts of the control plane that go and come back.
 
 use crate::{IMAGE, alone, made, restarts};
-use quorate_e2e::{NAMESPACE, Namespace, ledger};
+use quorate_e2e::{NAMESPACE, Namespace, ledger, of_its_generation};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -35,9 +35,7 @@ fn a_program_runs_through_a_restart_of_the_api_server() {
 
 /// Waits until the controller has taken note of an object as it is now.
 fn noted(place: &Namespace<'_>, name: &str) {
-    place.until(name, "noted", |object| {
-        object["status"]["observedGeneration"] == object["metadata"]["generation"]
-    });
+    place.until(name, "noted", of_its_generation);
 }
 
 #[test]
