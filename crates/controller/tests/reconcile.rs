@@ -204,6 +204,18 @@ async fn a_new_cluster_costs_four_objects_and_one_status() {
 }
 
 #[tokio::test]
+async fn an_object_whose_watch_is_late_is_not_made_twice() {
+    let world = World::new(hello());
+    world.watch();
+    world.look().await.unwrap();
+    world.server.take_calls();
+    // Nothing has come since, not even the JobSet.
+    world.look().await.unwrap();
+    let calls = world.server.take_calls();
+    assert_eq!(writes(&calls), ["PATCH miniclusters/hello/status"], "{calls:?}");
+}
+
+#[tokio::test]
 async fn every_write_names_its_writer() {
     let world = World::new(hello());
     world.watch();

@@ -64,17 +64,26 @@ pub(super) async fn everything(
             None => Ok(None),
         }
     };
-    let (secret, config_map, policy, service) = tokio::try_join!(
+    let (secret, made_map, made_policy, service) = tokio::try_join!(
         post(context, &uid, &secret),
         post(context, &uid, &config_map),
         policy,
         service(context, key, &config.cluster.subdomain),
     )?;
-    let mut obstacles: Vec<Obstacle> =
-        [secret.obstacle(), config_map.obstacle(), policy.and_then(Made::obstacle), service]
-            .into_iter()
-            .flatten()
-            .collect();
+    // Each kind has a watch of its own, and one of them may be later than that of JobSets.
+    let caches = &context.caches;
+    let policy = made_policy.zip(network_policy.as_ref());
+    let mut obstacles: Vec<Obstacle> = [
+        secret.obstacle(),
+        made_map.known(&caches.config_maps, &config_map.metadata, &uid),
+        policy.and_then(|(made, planned)| {
+            made.known(&caches.network_policies, &planned.metadata, &uid)
+        }),
+        service,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     if !obstacles.is_empty() {
         return Ok(obstacles);
     }
