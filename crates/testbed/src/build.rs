@@ -4,7 +4,7 @@
 //! what comes out, so nothing is ever rebuilt in place. Several builds at once, also by other
 //! clones, wait for each other.
 
-use crate::modules::{MODULES, Module, module_of};
+use crate::modules::{MODULES, Module, module, module_of};
 use nix::fcntl::{Flock, FlockArg};
 use ring::digest::{Context, SHA256};
 use std::env;
@@ -100,6 +100,14 @@ impl Built {
 pub fn program(name: &str, say: &mut dyn FnMut(&str)) -> Result<PathBuf, BuildError> {
     let module = module_of(name).ok_or_else(|| BuildError::UnknownProgram { name: name.into() })?;
     Ok(ensure(module, say)?.program(name))
+}
+
+/// The programs of a module, if they have been built.
+pub fn existing(name: &str) -> Option<Built> {
+    let module = module(name)?;
+    let key = key(module, &source_dir(module.name)).ok()?;
+    let folder = cache_dir().join(format!("{}-{key}", module.name));
+    folder.is_dir().then_some(Built { folder })
 }
 
 /// Builds a module unless that has been done; `say` gets lines for people while it takes long.

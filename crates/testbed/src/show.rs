@@ -1,6 +1,7 @@
 //! What the verbs print.
 
 use anyhow::{Context as _, Result};
+use quorate_testbed::build;
 use quorate_testbed::component::State;
 use quorate_testbed::control::{ControlError, Status};
 use quorate_testbed::layout::Folder;
@@ -61,7 +62,7 @@ pub(crate) fn environment(folder: &Folder) -> Result<()> {
     println!("export KUBECACHEDIR={}", folder.path("kubectl-cache").display());
     println!(
         "export PATH={}:$PATH",
-        folders(&plan).map(|path| path.display().to_string()).join(":")
+        folders(&plan).iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":")
     );
     Ok(())
 }
@@ -73,6 +74,8 @@ pub(crate) fn search_path(plan: &Plan) -> Result<OsString> {
     env::join_paths(all).context("join the search path")
 }
 
-fn folders(plan: &Plan) -> [PathBuf; 2] {
-    [plan.core.join("bin"), plan.etcd.join("bin")]
+/// kubectl, etcdctl, and Helm where somebody has built it (`testbed build helm`).
+fn folders(plan: &Plan) -> Vec<PathBuf> {
+    let helm = build::existing("helm").map(|built| built.bin());
+    [plan.core.join("bin"), plan.etcd.join("bin")].into_iter().chain(helm).collect()
 }

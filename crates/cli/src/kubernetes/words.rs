@@ -192,17 +192,11 @@ impl Picture<'_> {
             Some(last) if running.iter().all(Option::is_some) => Some(*last),
             _ => None,
         };
-        let program = self
-            .status
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == conditions::RUNNING && condition.status == "True")
-            .map(|condition| time(&condition.last_transition_time));
         [
             ("jobset", self.status.start_time.as_ref().map(time)),
             ("pods", pods),
             ("quorate", self.status.quorate_time.as_ref().map(time)),
-            ("program", program),
+            ("program", program_started(self.status)),
             ("ended", self.status.completion_time.as_ref().map(time)),
         ]
         .into_iter()
@@ -385,4 +379,34 @@ pub(super) fn seconds(from: Timestamp, to: Timestamp) -> u64 {
 pub(super) fn main_ended(pod: &PodFacts) -> bool {
     let state = pod.main.as_ref().map(|main| &main.state);
     matches!(state, Some(ContainerState::Terminated { .. }))
+}
+
+/// When the program started. A cluster without one is Running too, for whoever comes.
+fn program_started(status: &MiniClusterStatus) -> Option<Timestamp> {
+    let started = status.conditions.iter().find(|condition| {
+        condition.type_ == conditions::RUNNING
+            && condition.status == "True"
+            && condition.reason == conditions::reason::PROGRAM_STARTED
+    });
+    started.map(|condition| condition.last_transition_time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_cluster_that_waits_for_jobs_has_started_no_program() {
+        let status = |reason: &str| -> MiniClusterStatus {
+            serde_json::from_value(json!({"conditions": [{
+                "type": "Running", "status": "True", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:09Z",
+            }]}))
+            .unwrap()
+        };
+        assert_eq!(program_started(&status("Ready")), None);
+        let at: Timestamp = "2026-01-01T00:00:09Z".parse().unwrap();
+        assert_eq!(program_started(&status("ProgramStarted")), Some(at));
+    }
 }
