@@ -9,7 +9,6 @@
 //! down (audit log, container logs, containerd's events) carries the time of the same clock.
 
 pub mod agent;
-pub mod audit;
 pub mod cluster;
 pub mod controller;
 pub mod figure;

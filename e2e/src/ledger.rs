@@ -1,10 +1,7 @@
-//! What the API server's audit log says: who wrote what, when, and what came of it.
-//!
-//! One object of `audit.k8s.io/v1` a line, of the stage `ResponseComplete`.
+//! Who wrote what into a namespace, when, and what came of it.
 
+use crate::audit::{self, Request};
 use crate::lab::Lab;
-use serde_json::Value;
-use std::fs;
 
 /// A write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,12 +10,10 @@ pub struct Write {
     pub verb: String,
     /// Plural, with the subresource if there is one: `miniclusters/status`.
     pub resource: String,
-    /// The namespace; empty if there is none.
-    pub namespace: String,
     /// The name; empty if the server made it up.
     pub name: String,
     /// The HTTP status.
-    pub code: u64,
+    pub code: u16,
     /// The user's name.
     pub user: String,
     /// The user agent.
@@ -39,36 +34,23 @@ impl Write {
 
 /// All writes so far that concern a namespace.
 pub fn writes(lab: &Lab, namespace: &str) -> Vec<Write> {
-    let text = fs::read_to_string(lab.cluster.folder().audit_log()).unwrap();
     let wanted = format!("\"namespace\":\"{namespace}\"");
-    let lines = text.lines().filter(|line| line.contains(&wanted));
-    let mut writes: Vec<Write> = lines.filter_map(write).collect();
+    let requests = audit::read(lab.cluster.folder(), &wanted).unwrap();
+    let mut writes: Vec<Write> = requests.into_iter().filter(Request::writes).map(write).collect();
     writes.sort_by(|a, b| a.at.cmp(&b.at));
     writes
 }
 
-fn write(line: &str) -> Option<Write> {
-    // The last line may not be written to its end yet.
-    let event: Value = serde_json::from_str(line).ok()?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let verb = text(&event["verb"]);
-    if ["get", "list", "watch"].contains(&verb.as_str()) {
-        return None;
+fn write(request: Request) -> Write {
+    let object = request.object.clone().unwrap_or_default();
+    Write {
+        resource: object.resource(),
+        name: object.name,
+        code: request.code(),
+        pod: request.user.pod().to_owned(),
+        user: request.user.username,
+        verb: request.verb,
+        agent: request.user_agent,
+        at: request.received,
     }
-    let object = &event["objectRef"];
-    let resource = match object["subresource"].as_str() {
-        Some(part) => format!("{}/{part}", text(&object["resource"])),
-        None => text(&object["resource"]),
-    };
-    Some(Write {
-        verb,
-        resource,
-        namespace: text(&object["namespace"]),
-        name: text(&object["name"]),
-        code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
-        user: text(&event["user"]["username"]),
-        agent: text(&event["userAgent"]),
-        pod: text(&event["user"]["extra"]["authentication.kubernetes.io/pod-name"][0]),
-        at: text(&event["requestReceivedTimestamp"]),
-    })
 }

@@ -8,7 +8,7 @@
 // A step that fails is a test that fails: everything here panics with what was seen.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::panic, clippy::print_stderr)]
 
-mod audit;
+pub mod audit;
 pub mod bench;
 mod cli;
 mod controller;

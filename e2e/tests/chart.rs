@@ -39,7 +39,7 @@ struct Stand {
     lab: Lab,
     /// Parts of the audit log in which roles changed under a running controller: it may meet a 403
     /// then.
-    changing: Vec<Range<usize>>,
+    changing: Vec<Range<u64>>,
 }
 
 static STAND: LazyLock<Mutex<Stand>> = LazyLock::new(|| Mutex::new(Stand::up()));

@@ -6,7 +6,7 @@ mod contestant;
 mod quiet;
 
 use crate::Lab;
-use crate::bench::audit::{self, Who};
+use crate::audit;
 use crate::bench::figure::{Figure, quantile, say, seconds};
 use crate::bench::objects::PODS;
 use crate::bench::operator::{self, Operator};
@@ -126,7 +126,7 @@ fn ours(count: usize, idle: Option<Duration>, logs: Option<&Path>) -> Result<Rou
     Figure::new(made("processor time to last JobSet"), "s", &[processor]).target(5.0).tell();
     Figure::new(made("peak memory"), "MiB", &[peak]).target(40.0).tell();
     let account = operator::account();
-    let requests = audit::requests(folder, Who::User(&account), begin, settled)?;
+    let requests = audit::requests(folder, &account, begin, settled)?;
     quiet::tell_writes(&requests, count);
     // From here on: what has changed before is none of it.
     quiet::rest(&Watch::start(folder, &contestant.children, Depth::Metadata)?)?;

@@ -1,10 +1,10 @@
-//! The API server's audit log: what an account asked for, and what it was answered.
+//! The rights that an account has used, by the audit log, and those that a role grants.
 
+use quorate_e2e::audit::{self, Request};
 use quorate_testbed::Cluster;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
 
 /// A verb on a resource of a group, as RBAC names them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,50 +26,33 @@ impl fmt::Display for Right {
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// Where in the log its answer stands.
-    pub(crate) at: usize,
+    pub(crate) at: u64,
     pub(crate) right: Right,
     pub(crate) uri: String,
-    pub(crate) code: u64,
+    pub(crate) code: u16,
 }
 
 /// All that an account has asked for of objects, since the cluster began.
 pub(crate) fn of(cluster: &Cluster, account: &str) -> Vec<Asked> {
-    let text = fs::read_to_string(cluster.folder().audit_log()).unwrap();
-    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-    let mut at = 0;
-    let lines = whole.split_inclusive('\n').map(|line| {
-        let begin = at;
-        at += line.len();
-        (begin, line)
-    });
-    lines
-        .filter(|(_, line)| line.contains(account))
-        .filter_map(|(at, line)| asked(at, &serde_json::from_str(line).unwrap(), account))
+    let requests = audit::read(cluster.folder(), account).unwrap();
+    requests
+        .into_iter()
+        .filter(|request| request.user.username == account)
+        .filter_map(asked)
         .collect()
 }
 
 /// Where the log ends now. What is answered later stands behind.
-pub(crate) fn end(cluster: &Cluster) -> usize {
-    usize::try_from(fs::metadata(cluster.folder().audit_log()).unwrap().len()).unwrap()
+pub(crate) fn end(cluster: &Cluster) -> u64 {
+    audit::end(cluster.folder()).unwrap()
 }
 
-fn asked(at: usize, entry: &Value, account: &str) -> Option<Asked> {
-    if entry["user"]["username"] != account {
-        return None;
-    }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let object = entry["objectRef"].as_object()?;
-    let field = |name: &str| object.get(name).map(text).unwrap_or_default();
-    let resource = match field("subresource") {
-        sub if sub.is_empty() => field("resource"),
-        sub => format!("{}/{sub}", field("resource")),
-    };
-    Some(Asked {
-        at,
-        right: Right { group: field("apiGroup"), resource, verb: text(&entry["verb"]) },
-        uri: text(&entry["requestURI"]),
-        code: entry["responseStatus"]["code"].as_u64().unwrap_or(0),
-    })
+fn asked(request: Request) -> Option<Asked> {
+    let code = request.code();
+    let Request { object, verb, uri, at, .. } = request;
+    let object = object?;
+    let resource = object.resource();
+    Some(Asked { at, right: Right { group: object.api_group, resource, verb }, uri, code })
 }
 
 /// What rules of a Role or ClusterRole grant.

@@ -1,6 +1,6 @@
 //! What our controller asks of the API: until its clusters stand, and while nothing happens.
 
-use crate::bench::audit::{self, Request, Who};
+use crate::audit::{self, Request};
 use crate::bench::figure::{Figure, say};
 use crate::bench::operator;
 use crate::bench::process;
@@ -92,7 +92,7 @@ pub(super) fn measure(folder: &Folder, pid: u32, span: Duration) -> Result<()> {
     thread::sleep(span);
     let (until, after, took) = (Timestamp::now(), process::processor_time(pid)?, clock.elapsed());
     let account = operator::account();
-    let requests = audit::requests(folder, Who::User(&account), from, until)?;
+    let requests = audit::requests(folder, &account, from, until)?;
     for (deed, times) in audit::count(&requests) {
         say(format!("  {times} x {deed}"));
     }
