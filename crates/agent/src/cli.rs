@@ -11,6 +11,7 @@ use crate::queue::arguments::{
     KillArgs, PurgeArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs,
     WaitArgs,
 };
+use crate::queue::by_rank::ByRankArgs;
 use crate::queue::work::{ScriptArgs, WorkArgs};
 use crate::queue::{slurm, work};
 use crate::{broker, install, instance, query, rsh, start, testbed, version};
@@ -81,6 +82,8 @@ enum Verb {
     /// Wait for the end of standard input
     #[command(name = instance::UNTIL_INPUT_ENDS, hide = true)]
     UntilInputEnds,
+    #[command(name = "by-rank", hide = true)]
+    ByRank(ByRankArgs),
     #[command(name = work::VERB, hide = true)]
     Work(WorkArgs),
     #[command(hide = true)]
@@ -139,6 +142,7 @@ impl Cli {
             Verb::Batch(args) => args.run(),
             Verb::Alloc(args) => args.run(),
             Verb::UntilInputEnds => instance::until_input_ends(),
+            Verb::ByRank(args) => args.run(),
             Verb::Work(args) => args.run(),
             Verb::SubmitScript(args) => args.run(),
             Verb::Tree(args) => instance::tree::run(&args),

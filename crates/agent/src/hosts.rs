@@ -39,12 +39,19 @@ pub fn link(run_dir: &Path) -> std::io::Result<()> {
     let bin = run_dir.join(BIN);
     std::fs::create_dir_all(&bin)?;
     link_as(&agent, &bin, &[REMOTE_SHELL, "ssh", "rsh", "quorate-agent"])?;
-    if std::env::var_os(quorate_contract::env::SLURM).is_some() {
-        let bin = run_dir.join(SLURM_BIN);
-        std::fs::create_dir_all(&bin)?;
-        link_as(&agent, &bin, &crate::queue::slurm::NAMES)?;
+    names(run_dir, false).map(drop)
+}
+
+/// Makes the links by Slurm's names, if they are `wanted` now or this broker's environment asks for them;
+/// gives their directory.
+fn names(run_dir: &Path, wanted: bool) -> std::io::Result<Option<PathBuf>> {
+    if !wanted && std::env::var_os(quorate_contract::env::SLURM).is_none() {
+        return Ok(None);
     }
-    Ok(())
+    let bin = run_dir.join(SLURM_BIN);
+    std::fs::create_dir_all(&bin)?;
+    link_as(&std::env::current_exe()?, &bin, &crate::queue::slurm::NAMES)?;
+    Ok(Some(bin))
 }
 
 fn link_as(agent: &Path, bin: &Path, names: &[&str]) -> std::io::Result<()> {
@@ -97,9 +104,7 @@ pub fn add_to(overlay: &Overlay, env: &mut Variables) {
     let path = env.get(OsStr::new("PATH")).cloned();
     let mut path = appended(path, bin);
     if env.contains_key(OsStr::new(quorate_contract::env::SLURM)) {
-        let dirs = std::iter::once(overlay.settings().run_dir.join(SLURM_BIN));
-        let all = dirs.chain(std::env::split_paths(&path));
-        path = std::env::join_paths(all).unwrap_or(path);
+        path = first(overlay.settings().run_dir.join(SLURM_BIN), path);
     }
     env.insert("PATH".into(), path);
 }
@@ -120,6 +125,12 @@ fn offered(overlay: &Overlay, per_host: u32) -> (Vec<(&'static str, String)>, Pa
         flavor: overlay.config().mpi,
     };
     (environment::variables(&launchers), bin)
+}
+
+/// A directory before all others of a PATH.
+fn first(dir: PathBuf, path: OsString) -> OsString {
+    let all = std::iter::once(dir).chain(std::env::split_paths(&path));
+    std::env::join_paths(all).unwrap_or(path)
 }
 
 fn appended(path: Option<OsString>, dir: PathBuf) -> OsString {

@@ -11,6 +11,7 @@
 //! The names of the pods stay those of the outer cluster, so that host files and remote shells of
 //! the instance lead to the same places. CPUs are those that the task is bound to.
 
+pub(crate) mod ask;
 mod known;
 mod meeting;
 mod pmi;
@@ -119,6 +120,7 @@ pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
     let known = Known::default();
     known.register(overlay, services, outer.clone());
     signal::register(jobs, &known, services);
+    ask::register(&known, services);
     if let Some(outer) = outer
         && overlay.rank() == 0
     {

@@ -9,7 +9,9 @@
 //! [`quorate_queue::Queue`] decides; the [`keeper`] is the one task that owns it, makes what it
 //! decided durable and has it carried out. Nobody else changes a job.
 
+mod allocate;
 pub mod arguments;
+pub mod by_rank;
 mod client;
 mod facts;
 mod keeper;
@@ -18,6 +20,7 @@ pub mod protocol;
 mod runner;
 mod service;
 pub mod slurm;
+mod steps;
 mod store;
 mod table;
 mod talk;
@@ -29,6 +32,7 @@ use crate::broker::{Overlay, Services};
 use crate::job::Jobs;
 
 pub(crate) use runner::TERMINAL;
+pub(crate) use steps::{Steps, ask_instance};
 
 /// Adds the services and verbs of the queue; on rank 0 the queue itself.
 pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {

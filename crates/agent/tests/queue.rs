@@ -8,6 +8,8 @@
     reason = "all of it is test code, helpers included; a failing test tells the pods' logs"
 )]
 
+#[path = "queue/allocations.rs"]
+mod allocations;
 #[path = "queue/asking.rs"]
 mod asking;
 #[path = "queue/control.rs"]

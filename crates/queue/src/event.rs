@@ -54,6 +54,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<u64>,
     },
+    /// How many jobs of its array may run at once was changed.
+    Throttle {
+        /// The new number; `None` is as many as fit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u32>,
+    },
     /// It got its nodes.
     Alloc(#[serde(with = "shared")] Arc<Allocation>),
     /// A node of it was lost, and it goes on without that.

@@ -316,6 +316,11 @@ impl Job {
             (Event::Limit { seconds }, Depend | Priority | Sched | Run) => {
                 self.time_limit = *seconds;
             }
+            (Event::Throttle { limit }, Depend | Priority | Sched | Run) => {
+                if let Some(element) = &mut self.submission.element {
+                    element.limit = *limit;
+                }
+            }
             (Event::Alloc(allocation), Sched) => {
                 self.allocation = Some(Arc::clone(allocation));
                 self.allocated = Some(time);
@@ -395,6 +400,7 @@ impl Event {
             Self::Hold {} => "hold",
             Self::Release {} => "release",
             Self::Limit { .. } => "limit",
+            Self::Throttle { .. } => "throttle",
             Self::Alloc(_) => "alloc",
             Self::Shrink { .. } => "shrink",
             Self::Start {} => "start",

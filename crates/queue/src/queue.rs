@@ -203,7 +203,7 @@ pub struct Queue {
     dependents: BTreeMap<JobId, Vec<JobId>>,
     /// Active jobs of a user and name.
     names: BTreeMap<(u32, String), BTreeSet<JobId>>,
-    /// How many jobs of an array with a limit have nodes.
+    /// How many jobs of an array have nodes.
     arrays: BTreeMap<JobId, u32>,
     /// Moments at which a job has to be looked at.
     timers: BTreeSet<(Time, JobId)>,
@@ -328,6 +328,11 @@ impl Queue {
     fn limited(job: &Job) -> Option<(JobId, u32)> {
         let ArrayElement { array, limit, .. } = job.submission.element?;
         Some((array, limit?))
+    }
+
+    /// The array that a job is of.
+    fn array_of(job: &Job) -> Option<JobId> {
+        job.submission.element.map(|element| element.array)
     }
 
     fn record(&mut self, time: Time, job: Option<JobId>, event: Event) {

@@ -22,6 +22,7 @@ enum Act {
     Release(usize),
     Urgency(usize, u8),
     Limit(usize, u64),
+    Throttle(usize, Option<u32>),
     Requeue(usize),
     Finish(usize, u8),
     Away(u32),
@@ -61,6 +62,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<usize>().prop_map(Act::Release),
         1 => (any::<usize>(), 0..32_u8).prop_map(|(job, urgency)| Act::Urgency(job, urgency)),
         1 => (any::<usize>(), 1..60_u64).prop_map(|(job, limit)| Act::Limit(job, limit)),
+        1 => (any::<usize>(), proptest::option::of(1..4_u32))
+            .prop_map(|(job, limit)| Act::Throttle(job, limit)),
         1 => any::<usize>().prop_map(Act::Requeue),
         6 => (any::<usize>(), 0..3_u8).prop_map(|(job, code)| Act::Finish(job, code)),
         1 => (0..NODES).prop_map(Act::Away),
@@ -202,6 +205,7 @@ impl World {
             Act::Limit(at, limit) => {
                 self.on_any(*at, |queue, id| queue.set_time_limit(now, id, Some(*limit)));
             }
+            Act::Throttle(at, limit) => self.throttle(*at, *limit),
             Act::Requeue(at) => self.on_any(*at, |queue, id| queue.requeue(now, id, "test")),
             Act::Finish(at, code) => {
                 if let Some(id) = self.any_running(*at) {
@@ -238,6 +242,22 @@ impl World {
     fn on_any<E>(&mut self, at: usize, act: impl FnOnce(&mut Queue, JobId) -> Result<(), E>) {
         if let Some(id) = self.any(at) {
             drop(act(&mut self.queue, id));
+        }
+    }
+
+    /// Changes the limit of an array, not to less than run already.
+    fn throttle(&mut self, at: usize, limit: Option<u32>) {
+        let element = self.any(at).and_then(|id| self.queue.job(id)?.submission.element);
+        let Some(array) = element.map(|element| element.array) else { return };
+        let of_it = |job: &&quorate_queue::Job| {
+            job.submission.element.is_some_and(|element| element.array == array)
+        };
+        let running = u32::try_from(self.queue.running().filter(of_it).count()).unwrap();
+        let limit = limit.map(|limit| limit.max(running));
+        let ids: Vec<JobId> = self.queue.jobs().filter(of_it).map(|job| job.id).collect();
+        for id in ids {
+            // Those that are over keep theirs.
+            let _ = self.queue.set_array_limit(self.now, id, limit);
         }
     }
 
@@ -326,9 +346,10 @@ impl World {
         let mut arrays: BTreeMap<JobId, (u32, u32)> = BTreeMap::new();
         for job in self.queue.running() {
             if let Some(element) = job.submission.element {
-                let entry =
-                    arrays.entry(element.array).or_insert((0, element.limit.unwrap_or(u32::MAX)));
-                entry.0 += 1;
+                // Whoever is being ended knows only the limit before a change.
+                let limit = element.limit.unwrap_or(u32::MAX);
+                let entry = arrays.entry(element.array).or_insert((0, limit));
+                *entry = (entry.0 + 1, entry.1.max(limit));
             }
         }
         assert!(arrays.values().all(|(running, limit)| running <= limit), "{arrays:?}");

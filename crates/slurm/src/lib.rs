@@ -24,6 +24,7 @@ pub mod facts;
 mod flags;
 mod json;
 pub mod message;
+pub mod multi_prog;
 pub mod options;
 mod sacct;
 pub mod scancel;

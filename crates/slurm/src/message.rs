@@ -38,15 +38,34 @@ pub fn queued(job: JobId) -> [String; 2] {
     ]
 }
 
-/// What salloc says on standard error when it waits, has its nodes, and gives them back.
-pub fn allocation(job: JobId) -> [String; 3] {
-    [
-        format!(
-            "salloc: Pending job allocation {job}\nsalloc: job {job} queued and waiting for resources\n"
-        ),
-        format!("salloc: Granted job allocation {job}\n"),
-        format!("salloc: Relinquishing job allocation {job}\n"),
-    ]
+/// What salloc says on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// Its nodes do not come at once.
+    Pending,
+    /// They have come after all.
+    Allocated,
+    /// It has its nodes.
+    Granted,
+    /// It gives them back.
+    Relinquishing,
+    /// They were taken from it.
+    Revoked,
+}
+
+impl Allocation {
+    /// The lines, each with its end.
+    pub fn lines(self, job: JobId) -> String {
+        match self {
+            Self::Pending => format!(
+                "salloc: Pending job allocation {job}\nsalloc: job {job} queued and waiting for resources\n"
+            ),
+            Self::Allocated => format!("salloc: job {job} has been allocated resources\n"),
+            Self::Granted => format!("salloc: Granted job allocation {job}\n"),
+            Self::Relinquishing => format!("salloc: Relinquishing job allocation {job}\n"),
+            Self::Revoked => format!("salloc: Job allocation {job} has been revoked.\n"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -76,7 +95,7 @@ mod tests {
             "sbatch: Job 34 to start at 2026-11-28T17:08:32 using 2 processors on nodes worker-0-[0-1] in \
              partition batch\n"
         );
-        assert_eq!(allocation(JobId(23))[1], "salloc: Granted job allocation 23\n");
+        assert_eq!(Allocation::Granted.lines(JobId(23)), "salloc: Granted job allocation 23\n");
         assert_eq!(queued(JobId(10))[0], "srun: job 10 queued and waiting for resources\n");
     }
 }

@@ -57,7 +57,7 @@ pub enum Order {
         signal: Option<i32>,
         /// Who gets it.
         target: Target,
-        /// Each is asked about on the terminal, `Cancel job_id=17 name=relax partition=batch [y/n]? `.
+        /// Each is asked about on the terminal.
         ask: bool,
         /// What is said of those that cannot be cancelled; the exit code is 1 then.
         errors: String,
@@ -180,6 +180,18 @@ fn order(words: &[String], view: &View<'_>) -> Result<Order, String> {
         return Ok(Order::Say(Answer { errors, code, ..Answer::default() }));
     }
     Ok(Order::Cancel { jobs, step, signal, target, ask: has("interactive"), errors })
+}
+
+/// What is asked of one on the terminal before it is cancelled.
+pub fn prompt(reference: JobRef, step: Option<u32>, view: &View<'_>) -> String {
+    let mut jobs = view.cluster.jobs.iter();
+    let job = jobs.find(|job| crate::squeue::is(job, reference));
+    let (name, partition) = job.map_or(("", ""), |job| (job.name.as_str(), job.partition.as_str()));
+    let what = step.map_or_else(
+        || format!("job_id={reference}"),
+        |step| format!("step_id={reference}.{step}"),
+    );
+    format!("Cancel {what} name={name} partition={partition} [y/n]? ")
 }
 
 /// A job as references: each waiting task of an array of its own.

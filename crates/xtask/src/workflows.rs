@@ -20,7 +20,8 @@ const LIMIT: Duration = Duration::from_mins(10);
 const MANAGERS: &[(&str, usize)] = &[("snakemake", 3), ("parsl", 2)];
 
 /// Slurm's names, which the agent answers to.
-const NAMES: &[&str] = &["sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol"];
+const NAMES: &[&str] =
+    &["sbatch", "srun", "salloc", "squeue", "scancel", "sinfo", "sacct", "scontrol"];
 
 /// Runs all cases with this agent.
 pub(crate) fn run(agent: &Path, clock: Clock) -> Result<Tally> {

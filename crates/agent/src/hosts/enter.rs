@@ -16,13 +16,16 @@ use clap::Args;
 use quorate_contract::exit;
 use quorate_pmi::must_not_leak;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const VERB: &str = "enter";
+
+/// The argument of the verb that asks for Slurm's names as well.
+const SLURM: &str = "slurm";
 
 /// Shells that images have, the most comfortable first.
 const SHELLS: [&str; 3] = ["/bin/bash", "/bin/sh", "/bin/busybox"];
@@ -33,6 +36,9 @@ pub struct EnterArgs {
     /// The broker's socket
     #[arg(long, value_name = "FILE")]
     socket: Option<PathBuf>,
+    /// Have Slurm's names, and flux, first on PATH
+    #[arg(long)]
+    slurm: bool,
     /// The command and its arguments [default: a shell]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -47,6 +53,9 @@ struct Outfit {
     offered: Vec<(String, String)>,
     /// The directory to add to PATH.
     bin: String,
+    /// The directory of Slurm's names, which comes first on PATH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    names: Option<String>,
 }
 
 /// Adds the verb.
@@ -56,7 +65,8 @@ pub(super) fn register(overlay: &Overlay, services: &mut Services) {
 }
 
 async fn serve(overlay: Overlay, mut call: Call) {
-    let end = match outfit(&overlay).await {
+    let slurm = call.hello.args.as_str() == Some(SLURM);
+    let end = match outfit(&overlay, slurm).await {
         Ok(outfit) => call.connection.send(1, &body(&outfit)).await.map(|()| (exit::OK, None)),
         Err(error) => Ok((exit::UNAVAILABLE, Some(format!("{error:#}")))),
     };
@@ -66,7 +76,7 @@ async fn serve(overlay: Overlay, mut call: Call) {
 }
 
 /// Writes the host files as rank 0 knows them and gathers the variables.
-async fn outfit(overlay: &Overlay) -> anyhow::Result<Outfit> {
+async fn outfit(overlay: &Overlay, slurm: bool) -> anyhow::Result<Outfit> {
     let settings = overlay.settings();
     let mut per_host = 1;
     for format in [Format::OpenMpi, Format::Hydra, Format::Plain] {
@@ -85,6 +95,7 @@ async fn outfit(overlay: &Overlay) -> anyhow::Result<Outfit> {
         set: set.iter().map(|(name, value)| encoded(name, value)).collect(),
         offered: offered.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         bin: text::encode(bin),
+        names: super::names(&settings.run_dir, slurm)?.map(text::encode),
     })
 }
 
@@ -99,7 +110,7 @@ impl EnterArgs {
     pub fn run(self) -> i32 {
         let mut env: Variables = std::env::vars_os().collect();
         env.retain(|name, _| !name.to_str().is_some_and(must_not_leak));
-        match ask(&client::socket(self.socket)) {
+        match ask(&client::socket(self.socket), self.slurm) {
             Ok(outfit) => dress(&mut env, &outfit),
             // A broken cluster is a reason to come in, not to stay out.
             Err(error) => {
@@ -122,11 +133,45 @@ impl EnterArgs {
     }
 }
 
-fn ask(socket: &Path) -> anyhow::Result<Outfit> {
-    let hello = Hello { verb: VERB.to_string(), args: serde_json::Value::Null };
+fn ask(socket: &Path, slurm: bool) -> anyhow::Result<Outfit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (payloads, end) =
-        runtime.block_on(async { local::connect(socket, &hello).await?.finish().await })?;
+    runtime.block_on(asked(socket, slurm))
+}
+
+/// The environment of a command that runs here while its nodes are those of an instance: this
+/// process's with what launchers need, and the instance's pods in host files that are written into
+/// `files`. `outer` is the socket of this pod's broker, `inner` leads to the instance.
+pub(crate) async fn for_nodes_of(
+    outer: &Path,
+    inner: &Path,
+    files: &Path,
+) -> anyhow::Result<Variables> {
+    let mut env: Variables = std::env::vars_os().collect();
+    env.retain(|name, _| !name.to_str().is_some_and(must_not_leak));
+    let outfit = asked(outer, false).await?;
+    dress(&mut env, &outfit);
+    for (name, value) in &outfit.offered {
+        let value = PathBuf::from(text::decode(value));
+        let own = |format: &Format| value.file_name() == Some(OsStr::new(format.file_name()));
+        let Some(format) = [Format::OpenMpi, Format::Hydra, Format::Plain].into_iter().find(own)
+        else {
+            continue;
+        };
+        let path = files.join(format.file_name());
+        if !path.exists() {
+            let text = super::verb::ask(inner, format).await?;
+            std::fs::write(&path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        env.insert(text::decode(name), path.into());
+    }
+    Ok(env)
+}
+
+async fn asked(socket: &Path, slurm: bool) -> anyhow::Result<Outfit> {
+    let args = if slurm { SLURM.into() } else { serde_json::Value::Null };
+    let hello = Hello { verb: VERB.to_string(), args };
+    let (payloads, end) = local::connect(socket, &hello).await?.finish().await?;
     match (payloads.first(), end.error) {
         (Some(payload), None) => {
             serde_json::from_slice(payload).context("the broker's answer is unreadable")
@@ -142,14 +187,17 @@ fn dress(env: &mut Variables, outfit: &Outfit) {
     for (name, value) in &outfit.offered {
         env.entry(text::decode(name)).or_insert_with(|| text::decode(value));
     }
-    let path = env.get(std::ffi::OsStr::new("PATH")).cloned();
-    let path = super::appended(path, PathBuf::from(text::decode(&outfit.bin)));
+    let path = env.get(OsStr::new("PATH")).cloned();
+    let mut path = super::appended(path, PathBuf::from(text::decode(&outfit.bin)));
+    if let Some(names) = &outfit.names {
+        path = super::first(PathBuf::from(text::decode(names)), path);
+    }
     env.insert("PATH".into(), path);
 }
 
 /// Becomes the user's shell, or the best that the image has.
 fn shell(env: &Variables) -> i32 {
-    let own = env.get(std::ffi::OsStr::new("SHELL")).map(PathBuf::from);
+    let own = env.get(OsStr::new("SHELL")).map(PathBuf::from);
     let known = own.into_iter().chain(SHELLS.map(PathBuf::from));
     for shell in known.filter(|shell| shell.is_file()) {
         let mut command = Command::new(&shell);
@@ -190,16 +238,17 @@ mod tests {
             set: vec![("QUORATE_BROKER_RANK".into(), "3".into())],
             offered: vec![("HYDRA_LAUNCHER".into(), "ssh".into()), ("MINE".into(), "no".into())],
             bin: "/quorate/run/bin".into(),
+            names: Some("/quorate/run/slurm".into()),
         };
         let mut env: Variables = [("MINE", "yes"), ("PATH", "/bin"), ("QUORATE_BROKER_RANK", "9")]
             .map(|(name, value)| (name.into(), value.into()))
             .into();
         dress(&mut env, &outfit);
-        let value = |name: &str| env.get(std::ffi::OsStr::new(name)).unwrap().to_str().unwrap();
+        let value = |name: &str| env.get(OsStr::new(name)).unwrap().to_str().unwrap();
         assert_eq!(value("MINE"), "yes");
         assert_eq!(value("HYDRA_LAUNCHER"), "ssh");
         assert_eq!(value("QUORATE_BROKER_RANK"), "3");
-        assert_eq!(value("PATH"), "/bin:/quorate/run/bin");
+        assert_eq!(value("PATH"), "/quorate/run/slurm:/bin:/quorate/run/bin");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use quorate_contract::exit;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const VERB: &str = "hosts";
 
@@ -60,14 +60,27 @@ pub(super) fn register(overlay: &Overlay, services: &mut Services) {
 
 /// The host file of all pods, as rank 0 knows them.
 pub(super) async fn file(overlay: &Overlay, format: Format) -> Result<String, String> {
-    let word: &'static [u8] = match format {
-        Format::OpenMpi => b"openmpi",
-        Format::Hydra => b"mpich",
-        Format::Plain => b"plain",
-    };
-    let text = overlay.request(0, SERVICE, Bytes::from_static(word)).await;
+    let text = overlay.request(0, SERVICE, Bytes::from_static(word(format).as_bytes())).await;
     let text = text.map_err(|error| error.to_string())?;
     serde_json::from_slice(&text).map_err(|error| error.to_string())
+}
+
+/// The word for a format in a question.
+fn word(format: Format) -> &'static str {
+    match format {
+        Format::OpenMpi => "openmpi",
+        Format::Hydra => "mpich",
+        Format::Plain => "plain",
+    }
+}
+
+/// The host file of the cluster that a socket leads to.
+pub(super) async fn ask(socket: &Path, format: Format) -> anyhow::Result<String> {
+    let hello = Hello { verb: VERB.to_string(), args: word(format).into() };
+    let (payloads, end) = local::connect(socket, &hello).await?.finish().await?;
+    let why = || end.error.unwrap_or_else(|| "no answer".to_owned());
+    let text = payloads.first().ok_or_else(|| anyhow::Error::msg(why()))?;
+    Ok(serde_json::from_slice(text)?)
 }
 
 async fn serve(overlay: Overlay, mut call: Call) {

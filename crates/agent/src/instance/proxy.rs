@@ -6,13 +6,15 @@
 //! through the brokers. Owns the steps and the sockets; what is said is not its business.
 
 use super::known::{AWAIT, OUTER, REACH, ReachArgs, kind};
+use crate::launch::environment::Variables;
 use crate::local::{self, Hello, LocalError, connect};
 use crate::query::{Where, ask, block_on};
 use anyhow::{Context, bail};
 use quorate_contract::{env, exit};
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -44,20 +46,29 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    block_on(run_within(args.place.path(), &args.path, &args.command, &[]))?
+    block_on(async {
+        let way = Way::find(args.place.path(), &args.path).await?;
+        let variables = std::env::vars_os().collect();
+        let status = run_at(&way.socket, &args.command, variables, std::future::pending()).await?;
+        Ok(code_of(status))
+    })?
 }
 
-/// Runs a command, with more variables, whose verbs go to another instance.
-pub(crate) async fn run_within(
-    from: PathBuf,
-    path: &str,
+/// The code that says how a command ended.
+pub(crate) fn code_of(status: ExitStatus) -> i32 {
+    status.code().or(status.signal().map(exit::signaled)).unwrap_or(exit::FAILED)
+}
+
+/// Runs a command with these variables whose verbs go to a socket. When `hang_up` comes, the command is
+/// told that it has nothing to run on any more (SIGHUP), and its end awaited.
+pub(crate) async fn run_at(
+    socket: &Path,
     words: &[OsString],
-    variables: &[(&str, OsString)],
-) -> anyhow::Result<i32> {
-    let way = Way::find(from, path).await?;
+    variables: Variables,
+    hang_up: impl Future<Output = ()>,
+) -> anyhow::Result<ExitStatus> {
     let mut command = tokio::process::Command::new(&words[0]);
-    command.args(&words[1..]).env(env::SOCKET, &way.socket);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    command.args(&words[1..]).env_clear().envs(variables).env(env::SOCKET, socket);
     let shown = words[0].display();
     // A terminal sends its signals to the command as well, which decides what they mean.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch signals")?;
@@ -65,18 +76,59 @@ pub(crate) async fn run_within(
     let mut terminate = signal(SignalKind::terminate()).context("cannot watch signals")?;
     let mut child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-    let status = loop {
+    tokio::pin!(hang_up);
+    let mut there = true;
+    loop {
         tokio::select! {
-            status = child.wait() => break status.context("cannot wait for the command")?,
+            status = child.wait() => return status.context("cannot wait for the command"),
+            () = &mut hang_up, if there => {
+                there = false;
+                if let Some(pid) = pid {
+                    crate::sys::signal_process(pid, libc::SIGHUP);
+                    crate::sys::signal_process(pid, libc::SIGCONT);
+                }
+            }
             _ = interrupt.recv() => {}
             _ = quit.recv() => {}
             _ = terminate.recv() => if let Some(pid) = pid {
                 crate::sys::signal_process(pid, libc::SIGTERM);
             },
         }
-    };
-    let signaled = status.signal().map(exit::signaled);
-    Ok(status.code().or(signaled).unwrap_or(exit::FAILED))
+    }
+}
+
+/// A way to an instance for a process that has no runtime of its own: a thread keeps it until this is
+/// dropped.
+#[derive(Debug)]
+pub(crate) struct OpenWay {
+    /// Where the instance's verbs are asked.
+    pub(crate) socket: PathBuf,
+    _open: tokio::sync::oneshot::Sender<()>,
+}
+
+impl OpenWay {
+    /// Goes along a path from a cluster's socket.
+    pub(crate) fn find(from: PathBuf, path: String) -> anyhow::Result<Self> {
+        let (found, heard) = std::sync::mpsc::channel();
+        let (open, closed) = tokio::sync::oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            let kept = block_on(async {
+                match Way::find(from, &path).await {
+                    Ok(way) => {
+                        let _ = found.send(Ok(way.socket.clone()));
+                        // Dropped, it says so as well.
+                        let _ = closed.await;
+                    }
+                    Err(error) => drop(found.send(Err(error))),
+                }
+            });
+            if let Err(error) = kept {
+                crate::sys::complain(&format!("{error:#}"));
+            }
+        });
+        let socket = heard.recv().context("the way to the instance was not kept")??;
+        Ok(Self { socket, _open: open })
+    }
 }
 
 /// Waits until an instance of this cluster is up.
@@ -88,16 +140,16 @@ pub(crate) async fn await_instance(socket: &Path, id: &str) -> anyhow::Result<()
 }
 
 /// The way to an instance, while it is kept.
-pub(super) struct Way {
+pub(crate) struct Way {
     /// Where its verbs are asked.
-    pub(super) socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// Sockets of the steps on the way.
     _steps: Option<tempfile::TempDir>,
 }
 
 impl Way {
     /// Goes along a path from a cluster's socket.
-    pub(super) async fn find(from: PathBuf, path: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn find(from: PathBuf, path: &str) -> anyhow::Result<Self> {
         let mut socket = from;
         if path.starts_with('/') {
             while let Some(next) = outer(&socket).await? {

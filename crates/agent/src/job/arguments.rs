@@ -245,7 +245,8 @@ impl RunArgs {
         let stdin = !matches!(self.stdin, Input::None);
         let spec = self.jobspec();
         let waits_for_placement = spec.is_none();
-        let options = Options { labels, stdin, waits_for_placement, terminal: self.pty };
+        let options =
+            Options { labels, stdin, waits_for_placement, terminal: self.pty, patience: None };
         match spec {
             Some(spec) => run_now(&client::socket(self.socket), spec, self.env, &options),
             None => call(self.socket.clone(), &self.request(), &options),
@@ -274,7 +275,7 @@ impl ExecArgs {
         call(
             self.socket,
             &request,
-            &Options { labels, stdin: self.stdin, waits_for_placement: true, terminal: false },
+            &Options { labels, stdin: self.stdin, waits_for_placement: true, ..Options::default() },
         )
     }
 }

@@ -30,9 +30,10 @@ const LAST_WORD: Duration = Duration::from_secs(20);
 const BLOCK: usize = 16 * 1024;
 
 /// What lines of output are labelled with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
     /// Nothing.
+    #[default]
     None,
     /// The task's rank.
     Task,
@@ -41,7 +42,7 @@ pub enum Labels {
 }
 
 /// How a call is made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Labels of output lines.
     pub labels: Labels,
@@ -51,6 +52,8 @@ pub struct Options {
     pub waits_for_placement: bool,
     /// This process's terminal is that of the task of rank 0, once it has one.
     pub terminal: bool,
+    /// How long a job of the queue may wait for its nodes, before it is given up.
+    pub patience: Option<Duration>,
 }
 
 /// One of several calls that are made at once.
@@ -104,7 +107,7 @@ pub fn call_all(
     labels: Labels,
 ) -> Result<Vec<Result<End, LocalError>>, LocalError> {
     let runtime = runtime()?;
-    let options = Options { labels, stdin: false, waits_for_placement: false, terminal: false };
+    let options = Options { labels, ..Options::default() };
     let ends = runtime.block_on(async {
         let printer = Arc::new(Printer::default());
         let begin = |(place, Call { hello, job }): (usize, Call)| {
@@ -157,9 +160,16 @@ impl Conversation {
         let mut interrupted: Option<Instant> = None;
         let mut begun = false;
         let mut give_up: Option<Instant> = None;
+        let mut patience = self.options.patience.map(|limit| Instant::now() + limit);
         loop {
             let limit = async {
                 match give_up {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let late = async {
+                match patience {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -182,6 +192,7 @@ impl Conversation {
                         }
                         self.at_terminal(&mut to).await;
                     }
+                    Some((kind::BEGUN, _)) => patience = None,
                     Some((kind::TERMINAL, _)) => self.at_terminal(&mut to).await,
                     Some((local::kind::END, payload)) => {
                         return serde_json::from_slice(&payload).map_err(LocalError::Unreadable);
@@ -203,6 +214,8 @@ impl Conversation {
                     stdin = None;
                     to.tell(kind::STDIN_END, &[]).await;
                 },
+                // Leaving ends a job that is there for this client alone.
+                () = late => return Err(LocalError::TooLate),
                 () = limit => {
                     let error = Some("the broker does not tell the end of the job".to_string());
                     return Ok(End { code: exit::BROKER_LOST, error });

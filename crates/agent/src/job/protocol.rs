@@ -49,6 +49,8 @@ pub mod kind {
     pub const EXIT: u8 = 7;
     /// Up: the task of rank 0 has a terminal, and takes its input from this client.
     pub const TERMINAL: u8 = 8;
+    /// Up: a job of the queue has its nodes.
+    pub const BEGUN: u8 = 9;
     /// Down: bytes for stdin.
     pub const STDIN: u8 = 10;
     /// Down: the end of stdin.

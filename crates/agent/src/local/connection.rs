@@ -41,6 +41,9 @@ pub enum LocalError {
         #[source]
         source: io::Error,
     },
+    /// What was asked for did not begin in the time that the caller had.
+    #[error("it did not begin in time")]
+    TooLate,
     /// The other side went away in the middle of a frame.
     #[error("the broker's connection broke")]
     Broken(#[source] io::Error),

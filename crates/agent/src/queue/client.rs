@@ -74,6 +74,22 @@ pub(super) fn converse(
     })?
 }
 
+/// Asks, and gives all answers and the end.
+pub(super) async fn all(socket: &Path, hello: &Hello) -> anyhow::Result<(Vec<Bytes>, End)> {
+    let mut connection = connect(socket, hello).await?;
+    let (mut whole, mut answers) = (Whole::default(), Vec::new());
+    while let Some((kind, payload)) = connection.recv().await? {
+        match whole.add(kind, payload) {
+            Some((kind::ANSWER, payload)) => answers.push(payload),
+            Some((local::kind::END, payload)) => {
+                return Ok((answers, serde_json::from_slice(&payload)?));
+            }
+            _ => {}
+        }
+    }
+    Err(LocalError::NoEnd.into())
+}
+
 /// A connection on which one submission follows another.
 #[derive(Debug)]
 pub(super) struct Submissions {

@@ -122,6 +122,8 @@ pub enum Question {
     },
     /// A command of Slurm's that shows or changes something; what is to be printed.
     Slurm(Box<CommandLine>),
+    /// The variables by which Slurm's names know a job that has its nodes: a map.
+    SlurmVariables(JobId),
     /// Takes submissions on the same connection, each as a message of kind [`kind::ASK`] with JSON of a
     /// [`Submit`], and answers them in order, each once it is durable.
     Session(Session),

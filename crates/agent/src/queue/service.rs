@@ -182,6 +182,19 @@ async fn answer(
             Ok(_) => Over::gone(),
             Err(error) => Over::failed(error),
         },
+        Question::SlurmVariables(job) => {
+            let config = keeping.runner().overlay().config().clone();
+            let look = move |queue: &Queue| match queue.job(job) {
+                Some(job) => Ok(slurm::of_an_allocation(job, &config, queue.first_lane())),
+                None => Err(facts::unknown(queue, job)),
+            };
+            match keeping.look(look).await {
+                Ok(Ok(variables)) if say.answer(&variables).await => Over::ok(),
+                Ok(Ok(_)) => Over::gone(),
+                Ok(Err(error)) => Over::failed(error),
+                Err(closed) => Over::failed(closed.to_string()),
+            }
+        }
         Question::Session(shared) => session(keeping, opening, &shared, hear, say).await,
     }
 }

@@ -1,4 +1,4 @@
-//! The agent under Slurm's names: `sbatch`, `srun`, `squeue`, `scancel`, `sinfo`, `sacct`, `scontrol`.
+//! The agent under Slurm's names: `sbatch`, `srun`, `salloc`, `squeue`, `scancel`, `sinfo`, `sacct`, `scontrol`.
 //!
 //! Owns: which name means what, and what only a client knows (its clock, user, environment, files).
 //! What options mean and how answers look is the business of [`quorate_slurm`]; jobs are the
@@ -6,31 +6,34 @@
 //! the cluster that the script was submitted to ([`names::SLURM_SOCKET`]), as people of Slurm expect.
 
 mod placed;
+mod salloc;
 mod show;
+mod step;
 mod submit;
 
 use crate::job::client as streams;
 use quorate_contract::{env as names, exit};
 use quorate_slurm::calendar::Clock;
-use quorate_slurm::options::Tool;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(super) use placed::variables;
+pub(super) use placed::{of_an_allocation, variables};
 pub(super) use show::answer;
 pub(super) use submit::script;
 
 /// All names that this program answers to.
-pub const NAMES: [&str; 7] = ["sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol"];
+pub const NAMES: [&str; 8] =
+    ["sbatch", "srun", "salloc", "squeue", "scancel", "sinfo", "sacct", "scontrol"];
 
 /// Runs the command of a name with its words; gives the code to exit with.
 pub fn run(name: &str, words: impl Iterator<Item = OsString>) -> i32 {
     let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let done = match name {
-        "sbatch" => submit::run(Tool::Sbatch, &words),
-        "srun" => submit::run(Tool::Srun, &words),
+        "sbatch" => submit::run(&words),
+        "srun" => step::run(&words),
+        "salloc" => salloc::run(&words),
         _ => show::run(name, &words),
     };
     done.unwrap_or_else(|error| {

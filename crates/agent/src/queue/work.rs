@@ -114,7 +114,7 @@ fn follow(ids: &[JobId]) -> anyhow::Result<Option<(i32, String)>> {
             labels: Labels::None,
             stdin: false,
             waits_for_placement: false,
-            terminal: false,
+            ..Default::default()
         };
         let end = streams::call(&socket(), &hello, &options);
         streams::conclude(end, exit::UNAVAILABLE);

@@ -53,7 +53,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> i32 {
         labels: Labels::None,
         stdin: !arguments.no_stdin,
         waits_for_placement: false,
-        terminal: false,
+        ..Options::default()
     };
     client::conclude(client::call(&client::socket(None), &hello, &options), FAILED)
 }

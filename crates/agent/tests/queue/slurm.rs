@@ -3,41 +3,49 @@
 use crate::asking::wait_for;
 use crate::pods::{AGENT, Pods};
 use crate::typing::{cluster, code, stderr, stdout, wait};
+use quorate_agent::queue::slurm::NAMES;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
 /// A directory of links by Slurm's names, where commands are typed.
-struct Desk {
+pub(crate) struct Desk {
     dir: tempfile::TempDir,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol"] {
+        for name in NAMES {
             symlink(AGENT, dir.path().join(name)).unwrap();
         }
         Self { dir }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    fn run(&self, pods: &Pods, rank: u32, words: &[&str]) -> Output {
-        Command::new(self.path().join(words[0]))
+    pub(crate) fn run(&self, pods: &Pods, rank: u32, words: &[&str]) -> Output {
+        self.command(pods, rank, words).output().unwrap()
+    }
+
+    /// A command, as it is typed in a pod.
+    pub(crate) fn command(&self, pods: &Pods, rank: u32, words: &[&str]) -> Command {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(self.path().join(words[0]));
+        command
             .args(&words[1..])
+            .env("PATH", format!("{}:{path}", self.path().display()))
             .env("QUORATE_SOCKET", pods.dir(rank).join("agent.sock"))
             .env("TZ", "UTC")
-            .current_dir(self.path())
-            .output()
-            .unwrap()
+            .current_dir(self.path());
+        command
     }
 
     /// What a command prints when all is well.
-    fn says(&self, pods: &Pods, words: &[&str]) -> String {
+    pub(crate) fn says(&self, pods: &Pods, words: &[&str]) -> String {
         let output = self.run(pods, 1, words);
         assert_eq!(code(&output), 0, "{words:?}: {}", stderr(&output));
         stdout(&output)

@@ -12,11 +12,12 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 pub(super) fn shell(args: &ShellArgs) -> anyhow::Result<i32> {
-    enter(args.target.as_deref(), &[])
+    // People at a shell of a local cluster have all names at hand.
+    enter(args.target.as_deref(), &[], true)
 }
 
 pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<i32> {
-    enter(Some(&args.target), &args.command)
+    enter(Some(&args.target), &args.command, false)
 }
 
 /// Runs a command in the launcher of a cluster, in a process of its own: entering a pod takes a
@@ -32,7 +33,8 @@ pub(super) fn run_in_launcher(cluster: &str, argv: &[String]) -> anyhow::Result<
     Ok(code_of(status))
 }
 
-fn enter(word: Option<&str>, argv: &[String]) -> anyhow::Result<i32> {
+/// `names`: Slurm's names are on PATH.
+fn enter(word: Option<&str>, argv: &[String], names: bool) -> anyhow::Result<i32> {
     let (running, pod) = targets::find(word)?;
     running.keeper.send(&Request::Enter { pod }, &[]).context("cannot ask the cluster")?;
     let answer = running.keeper.receive::<Answer>().context("cannot ask the cluster")?;
@@ -61,6 +63,9 @@ fn enter(word: Option<&str>, argv: &[String]) -> anyhow::Result<i32> {
     };
     let mut command = Command::new(&agent);
     command.arg("enter").env_clear().envs(env).current_dir(&working_dir);
+    if names {
+        command.arg("--slurm");
+    }
     if !argv.is_empty() {
         command.arg("--").args(argv);
     }

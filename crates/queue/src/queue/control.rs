@@ -95,6 +95,29 @@ impl Queue {
         Ok(())
     }
 
+    /// Changes how many jobs of the array of a job may run at once: said of each of them, since each
+    /// knows the limit. What runs already goes on.
+    pub fn set_array_limit(
+        &mut self,
+        now: Time,
+        id: JobId,
+        limit: Option<u32>,
+    ) -> Result<(), QueueError> {
+        let job = self.active(id)?;
+        let what = if job.submission.element.is_none() {
+            "only jobs of an array have such a limit"
+        } else if limit == Some(0) {
+            "the limit of an array is at least 1"
+        } else if job.state == State::Cleanup {
+            "its tasks are being ended already"
+        } else {
+            self.happen(now, id, Event::Throttle { limit });
+            self.restless = true;
+            return Ok(());
+        };
+        Err(QueueError::State { job: id, state: job.state, what })
+    }
+
     /// Keeps something worth knowing with a job.
     pub fn memo(&mut self, now: Time, id: JobId, key: &str, value: &str) -> Result<(), QueueError> {
         self.known(id)?;

@@ -105,7 +105,7 @@ impl Queue {
         let warned = job.warn_at();
         let started = job.started == Some(now);
         let allocation = job.allocation.clone().filter(|_| after.3 && !before.3);
-        let limited = Self::limited(job);
+        let array = Self::array_of(job);
 
         if before.0 == State::Sched {
             self.order.remove(&(u32::MAX - before.1, id));
@@ -132,7 +132,7 @@ impl Queue {
                 return Err(Illegal { job: id, state: before.0, event: "alloc" });
             }
             self.running.insert(id);
-            if let Some((array, _)) = limited {
+            if let Some(array) = array {
                 *self.arrays.entry(array).or_default() += 1;
             }
         }
@@ -145,7 +145,7 @@ impl Queue {
             self.running.remove(&id);
             self.timers.remove(&(before.2, id));
             self.restless = true;
-            self.array_freed(limited);
+            self.array_freed(array);
         }
         if after.0 == State::Inactive {
             self.leave(id);
@@ -155,9 +155,9 @@ impl Queue {
         Ok(())
     }
 
-    /// A job of an array with a limit has no nodes any more.
-    pub(super) fn array_freed(&mut self, limited: Option<(JobId, u32)>) {
-        let Some((array, _)) = limited else { return };
+    /// A job of an array has no nodes any more.
+    pub(super) fn array_freed(&mut self, array: Option<JobId>) {
+        let Some(array) = array else { return };
         if let Some(count) = self.arrays.get_mut(&array) {
             *count -= 1;
             if *count == 0 {

@@ -149,7 +149,7 @@ impl Queue {
         self.timers.retain(|(_, each)| *each != id);
         if self.running.remove(&id) {
             let _ = self.pool.give_back(id);
-            self.array_freed(Self::limited(&job));
+            self.array_freed(Self::array_of(&job));
         }
         let key = (job.submission.user, job.spec().name.clone());
         if let Some(ids) = self.names.get_mut(&key) {

@@ -447,6 +447,29 @@ fn an_array_runs_at_most_as_many_at_once_as_it_may() {
 }
 
 #[test]
+fn the_limit_of_an_array_is_changed_while_it_runs() {
+    let mut scene = scene();
+    let indices = "0-5".parse().unwrap();
+    let first = scene.submit_copies(job(), &Copies::Array { indices, limit: Some(1) });
+    assert_eq!(scene.turn(), [first]);
+    let set = |scene: &mut Scene, limit| {
+        for id in first..first + 6 {
+            let _ = scene.queue.set_array_limit(scene.now, JobId(id), limit);
+        }
+    };
+    set(&mut scene, Some(3));
+    assert_eq!(scene.turn(), [first + 1, first + 2]);
+    set(&mut scene, Some(1));
+    scene.end(first, 0);
+    scene.end(first + 1, 0);
+    assert_eq!(scene.turn(), [0; 0], "one of it still runs");
+    set(&mut scene, None);
+    assert_eq!(scene.turn(), [first + 3, first + 4, first + 5]);
+    let alone = scene.submit(job());
+    assert!(scene.queue.set_array_limit(scene.now, JobId(alone), Some(2)).is_err());
+}
+
+#[test]
 fn a_job_that_asked_for_it_runs_again_after_its_broker_was_lost() {
     let mut scene = scene();
     let again = scene.submit(Jobspec { requeue: true, ..sized(8, 10) });

@@ -5,7 +5,7 @@
 
 use super::{
     ArrayFacts, ArrayTasks, Cluster, JobFacts, JobState, Memory, NodeBase, NodeFacts, NodeFlag,
-    PartitionFacts,
+    PartitionFacts, StepFacts,
 };
 use crate::calendar::Clock;
 use crate::options;
@@ -33,7 +33,8 @@ pub struct Known<'a> {
     pub clock: Clock,
 }
 
-/// Everything that a queue knows, without steps: those are the agent's.
+/// Everything that a queue knows. Of steps only those that are the whole job: its script, or what srun
+/// was called for outside of one. Steps within a script are jobs of its own cluster, which the agent asks.
 pub fn cluster(queue: &Queue, known: &Known<'_>) -> Cluster {
     let hosts: BTreeMap<u32, &str> =
         queue.pool().nodes().map(|(offer, _)| (offer.rank, offer.host.as_str())).collect();
@@ -70,9 +71,52 @@ pub fn cluster(queue: &Queue, known: &Known<'_>) -> Cluster {
         name: known.cluster.to_owned(),
         host: known.host.to_owned(),
         jobs,
-        steps: Vec::new(),
+        steps: queue.jobs().filter_map(|job| step(job, &hosts)).collect(),
         nodes: nodes(queue, &lanes, known),
         partitions: lanes.iter().map(|lane| partition(lane, known)).collect(),
+    }
+}
+
+/// The step that is all of a job: `batch` of a script, `0` of a command.
+fn step(job: &Job, hosts: &BTreeMap<u32, &str>) -> Option<StepFacts> {
+    job.started?;
+    let spec = job.spec();
+    let parts = &job.allocation.as_ref()?.parts;
+    let (step, name, parts, tasks) = match &spec.program {
+        Program::Script { .. } => ("batch", "batch".to_owned(), parts.get(..1)?, 1),
+        Program::Command(_) => ("0", job.name().into_owned(), &parts[..], spec.request.tasks),
+        Program::Instance => return None,
+    };
+    let cores = |part: &quorate_queue::Part| u32::try_from(part.cores.len()).unwrap_or(u32::MAX);
+    let state = match state(job) {
+        JobState::Timeout => JobState::Cancelled,
+        JobState::Completing => JobState::Running,
+        state => state,
+    };
+    let names = parts.iter().map(|part| hosts.get(&part.rank).copied().unwrap_or("unknown"));
+    Some(StepFacts {
+        job: job.id.0,
+        step: step.to_owned(),
+        name,
+        state,
+        exit: exit(job),
+        start: job.allocated.and_then(seconds).unwrap_or(0),
+        end: job.ended.and_then(seconds),
+        nodes: names.collect::<HostList>().to_string(),
+        node_count: u32::try_from(parts.len()).unwrap_or(u32::MAX),
+        cpus: parts.iter().map(cores).sum(),
+        tasks,
+    })
+}
+
+/// Exit code and signal of a job.
+fn exit(job: &Job) -> (u8, u8) {
+    let code = job.exit_code().unwrap_or(0);
+    match job.standing() {
+        Some(Standing::Cancelled) if job.started.is_none() => (0, 0),
+        Some(Standing::Cancelled | Standing::TimedOut) => (0, 15),
+        Some(Standing::Failed) if code > 128 => (0, code - 128),
+        _ => (code, 0),
     }
 }
 
@@ -244,8 +288,6 @@ fn facts(
         }
         _ => seconds(job.submitted.max(spec.begin.unwrap_or_default())),
     };
-    let code = job.exit_code().unwrap_or(0);
-    let ended_by_signal = job.standing() == Some(Standing::Failed) && code > 128;
     JobFacts {
         id: job.id.0,
         array,
@@ -264,12 +306,7 @@ fn facts(
         requeue: spec.requeue,
         restarts: job.requeues,
         batch,
-        exit: match job.standing() {
-            Some(Standing::Cancelled) if job.started.is_none() => (0, 0),
-            Some(Standing::Cancelled | Standing::TimedOut) => (0, 15),
-            _ if ended_by_signal => (0, code - 128),
-            _ => (code, 0),
-        },
+        exit: exit(job),
         cancelled_by: (state == JobState::Cancelled).then_some(uid),
         limit: job.time_limit,
         submit: seconds(job.submitted).unwrap_or(0),

@@ -77,6 +77,10 @@ pub struct Wanted {
     pub signal: Option<EarlySignal>,
     /// What only the client does.
     pub client: Client,
+    /// What salloc runs; nothing is a shell.
+    pub command: Vec<String>,
+    /// Whether tasks were asked for by their number.
+    pub tasks_given: bool,
     /// What is said on standard error before anything is done, without the command's name.
     pub notes: Vec<String>,
 }
@@ -113,6 +117,10 @@ pub fn wanted(
     let reader = Reader { settings };
     let size = size::size(&reader, &mut notes)?;
     let tool = settings.tool();
+    let own = match &input {
+        Input::Command(words) if tool == Tool::Salloc => words.clone(),
+        _ => Vec::new(),
+    };
     let (name, command, program) = program(tool, input)?;
     let mut jobspec = Jobspec::command("", &["true"]);
     jobspec.program = program;
@@ -165,7 +173,9 @@ pub fn wanted(
         notes.clear();
     }
     jobspec.check().map_err(OptionError::Jobspec)?;
-    Ok(Wanted { jobspec, copies, dependencies, signal, client, notes })
+    let tasks_given = size.tasks_given;
+    let command = own;
+    Ok(Wanted { jobspec, copies, dependencies, signal, client, command, tasks_given, notes })
 }
 
 /// The job's name without `--job-name`, the command as it is shown, and the program.

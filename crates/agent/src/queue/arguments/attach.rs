@@ -44,7 +44,7 @@ impl AttachArgs {
         let (stdin, terminal) = (!self.read_only, self.pty);
         let question = Question::Attach { job, stdin, terminal };
         let hello = client::hello(&question, Own::default());
-        let options = streams::Options { labels, stdin, waits_for_placement: false, terminal };
+        let options = streams::Options { labels, stdin, terminal, ..Default::default() };
         let end = streams::call(&self.place.path(), &hello, &options);
         Ok(streams::conclude(end, exit::UNAVAILABLE))
     }

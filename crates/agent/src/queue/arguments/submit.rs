@@ -174,7 +174,7 @@ impl SubmitArgs {
         if self.watch {
             let labels = if self.label_io { Labels::Task } else { Labels::None };
             let (stdin, terminal) = (self.takes_input(), self.pty);
-            let options = streams::Options { labels, stdin, waits_for_placement: false, terminal };
+            let options = streams::Options { labels, stdin, terminal, ..Default::default() };
             let end = streams::call(&socket, &hello, &options);
             return Ok(streams::conclude(end, exit::UNAVAILABLE));
         }

@@ -99,6 +99,9 @@ pub(super) async fn follow(
     // However this conversation ends: who reads it must not wait for more.
     let _feeding = running.clone().filter(|_| fed).map(Feeding);
     let mut told: u64 = 0;
+    if running.is_some() && !say.send(stream::BEGUN, &[]).await {
+        return left(keeping, job, part).await;
+    }
     if fed && terminal && !say.send(stream::TERMINAL, &[]).await {
         return left(keeping, job, part).await;
     }

@@ -24,35 +24,8 @@ pub(in crate::queue) fn variables(job: &Job, config: &AgentConfig, partition: &s
     if !spec.environment.contains_key(names::SLURM) {
         return Variables::new();
     }
-    let parts = job.allocation.iter().flat_map(|allocation| &allocation.parts);
-    let shares: Vec<Share> = parts.map(|part| share(part, config)).collect();
-    // Within a script the job is the script's, and this is a step of it.
-    let outer = spec.environment.get("SLURM_JOB_ID").and_then(|id| id.parse().ok());
-    let seconds = |time: quorate_queue::Time| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
-    let start = job.allocated.map(seconds).unwrap_or_default();
-    let limit = job.time_limit.and_then(|limit| i64::try_from(limit).ok());
-    let label = |name: &str| spec.labels.get(name).cloned();
-    let user = spec.environment.get("USER").cloned();
-    let uid = job.submission.user;
-    let placed = Placed {
-        job: outer.unwrap_or(job.id.0),
-        name: job.name().into_owned(),
-        cluster: config.cluster.name.clone(),
-        partition: partition.to_owned(),
-        account: label(ACCOUNT),
-        qos: label(QOS),
-        user: (user.unwrap_or_else(|| uid.to_string()), uid),
-        gid: uid,
-        shares: shares.clone(),
-        array: job.submission.element.and_then(|element| {
-            let ArraySpan { count, least, most, step } = element.span?;
-            let (job, index) = (element.array.0, element.index);
-            Some(ArrayPlace { job, index, count, least, most, step })
-        }),
-        start,
-        end: limit.map(|limit| start.saturating_add(limit)),
-        restarts: job.requeues,
-    };
+    let (placed, outer) = placed(job, config, partition);
+    let shares = placed.shares.clone();
     if matches!(spec.program, Program::Command(_)) {
         let stepped = Stepped {
             step: if outer.is_some() { u32::try_from(job.id.0 - 1).unwrap_or(0) } else { 0 },
@@ -78,6 +51,55 @@ pub(in crate::queue) fn variables(job: &Job, config: &AgentConfig, partition: &s
         all.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
     all
+}
+
+/// What a command finds that runs beside an allocation, as salloc's does: what is known of the job.
+pub(in crate::queue) fn of_an_allocation(
+    job: &Job,
+    config: &AgentConfig,
+    first_lane: &str,
+) -> Variables {
+    let partition = job.spec().queue.as_deref().unwrap_or(first_lane);
+    let mut all = environment::shell(&placed(job, config, partition).0);
+    for (name, value) in LAUNCHERS {
+        all.insert(name.to_owned(), value.to_owned());
+    }
+    all
+}
+
+/// The job as Slurm's variables tell of it, and the number of the script's job that it is a step of.
+fn placed(job: &Job, config: &AgentConfig, partition: &str) -> (Placed, Option<u64>) {
+    let spec = job.spec();
+    let parts = job.allocation.iter().flat_map(|allocation| &allocation.parts);
+    let shares: Vec<Share> = parts.map(|part| share(part, config)).collect();
+    // Within a script the job is the script's, and this is a step of it.
+    let outer = spec.environment.get("SLURM_JOB_ID").and_then(|id| id.parse().ok());
+    let seconds = |time: quorate_queue::Time| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
+    let start = job.allocated.map(seconds).unwrap_or_default();
+    let limit = job.time_limit.and_then(|limit| i64::try_from(limit).ok());
+    let label = |name: &str| spec.labels.get(name).cloned();
+    let user = spec.environment.get("USER").cloned();
+    let uid = job.submission.user;
+    let placed = Placed {
+        job: outer.unwrap_or(job.id.0),
+        name: job.name().into_owned(),
+        cluster: config.cluster.name.clone(),
+        partition: partition.to_owned(),
+        account: label(ACCOUNT),
+        qos: label(QOS),
+        user: (user.unwrap_or_else(|| uid.to_string()), uid),
+        gid: uid,
+        shares,
+        array: job.submission.element.and_then(|element| {
+            let ArraySpan { count, least, most, step } = element.span?;
+            let (job, index) = (element.array.0, element.index);
+            Some(ArrayPlace { job, index, count, least, most, step })
+        }),
+        start,
+        end: limit.map(|limit| start.saturating_add(limit)),
+        restarts: job.requeues,
+    };
+    (placed, outer)
 }
 
 fn share(part: &Part, config: &AgentConfig) -> Share {

@@ -2,13 +2,15 @@
 //! as what is to be printed.
 
 use super::{clock, environment, socket, user};
+use crate::instance::ask::{self, Ask};
 use crate::instance::signal::Delivery;
 use crate::logs::chain;
 use crate::queue::client::{self, Own};
 use crate::queue::keeper::Keeping;
 use crate::queue::protocol::{CommandLine, Question};
+use crate::queue::steps;
 use quorate_contract::exit;
-use quorate_queue::{Job, JobId, Queue, QueueError, State, Time};
+use quorate_queue::{Job, JobId, Program, Queue, QueueError, State, Time};
 use quorate_slurm::calendar::Clock;
 use quorate_slurm::facts::{Answer, View, queue};
 use quorate_slurm::scancel::{self, Target};
@@ -17,7 +19,7 @@ use quorate_slurm::value::JobRef;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 
 /// What is to be printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,17 +27,76 @@ pub(in crate::queue) struct Printed {
     output: String,
     errors: String,
     code: u8,
+    /// A file to write first: its path and text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<(String, String)>,
+    /// What is to be asked on the terminal, each with the words of the command that a yes means.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ask: Vec<(String, Vec<String>)>,
+    /// Steps that are to end, or to get a signal.
+    #[serde(skip)]
+    steps: Option<(JobId, Ask)>,
 }
 
 impl From<Answer> for Printed {
     fn from(answer: Answer) -> Self {
         let Answer { output, errors, code } = answer;
-        Self { output, errors, code }
+        Self { output, errors, code, ..Self::default() }
     }
 }
 
-/// Asks rank 0 and prints what it says.
+/// Asks rank 0 and prints what it says; asks on the terminal, if that is wanted, and then again.
 pub(super) fn run(name: &str, words: &[String]) -> anyhow::Result<i32> {
+    let (mut printed, code) = asked(name, words)?;
+    if code != exit::OK {
+        return Ok(code);
+    }
+    let ask = std::mem::take(&mut printed.ask);
+    let mut code = print(&printed)?;
+    for (prompt, words) in ask {
+        if agreed(&prompt)? {
+            let (printed, failed) = asked(name, &words)?;
+            code = code.max(failed).max(print(&printed)?);
+        }
+    }
+    Ok(code)
+}
+
+/// Asks on the terminal until the answer is yes or no; the end of input is no.
+fn agreed(prompt: &str) -> anyhow::Result<bool> {
+    loop {
+        let mut out = std::io::stdout().lock();
+        out.write_all(prompt.as_bytes())?;
+        out.flush()?;
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line)? == 0 {
+            return Ok(false);
+        }
+        match line.trim().chars().next() {
+            Some('y' | 'Y') => return Ok(true),
+            Some('n' | 'N') => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
+/// Prints an answer; gives its code.
+fn print(printed: &Printed) -> anyhow::Result<i32> {
+    if let Some((path, text)) = &printed.file
+        && let Err(error) = std::fs::write(path, text)
+    {
+        writeln!(std::io::stderr(), "scontrol: error: {path} cannot be written: {error}")?;
+        return Ok(exit::FAILED);
+    }
+    std::io::stderr().write_all(printed.errors.as_bytes())?;
+    match std::io::stdout().lock().write_all(printed.output.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(printed.code.into()),
+    }
+}
+
+/// What rank 0 says to a command line.
+fn asked(name: &str, words: &[String]) -> anyhow::Result<(Printed, i32)> {
     let environment = environment();
     let read = |name: &String| {
         ["SLURM_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_"]
@@ -57,13 +118,20 @@ pub(super) fn run(name: &str, words: &[String]) -> anyhow::Result<i32> {
         printed = client::read(&answer)?;
         Ok(())
     })?;
-    if code != exit::OK {
-        return Ok(code);
-    }
-    std::io::stderr().write_all(printed.errors.as_bytes())?;
-    match std::io::stdout().lock().write_all(printed.output.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(printed.code.into()),
+    Ok((printed, code))
+}
+
+/// Whether the steps of jobs matter for an answer, which costs a question for each job that runs.
+fn wants_steps(asked: &CommandLine) -> bool {
+    let word = |word: &String, short: char, long: &str| {
+        word.len() > 3 && long.starts_with(word.split('=').next().unwrap_or(word))
+            || word.starts_with('-') && !word.starts_with("--") && word.contains(short)
+    };
+    let has = |short, long| asked.words.iter().any(|each| word(each, short, long));
+    match asked.name.as_str() {
+        "squeue" => has('s', "--steps"),
+        "sacct" => !has('X', "--allocations"),
+        _ => false,
     }
 }
 
@@ -74,6 +142,7 @@ pub(in crate::queue) async fn answer(
 ) -> Result<Printed, String> {
     let config = keeping.runner().overlay().config().clone();
     let runner = keeping.runner().clone();
+    let inner = if wants_steps(&asked) { steps::of_all(keeping).await } else { Vec::new() };
     let all = move |queue: &mut Queue, now: Time| {
         let clock = Clock { now: asked.clock.0, offset: asked.clock.1 };
         let host = config.host_name(0).unwrap_or_default();
@@ -86,25 +155,41 @@ pub(in crate::queue) async fn answer(
             groups: &BTreeMap::new(),
             clock,
         };
-        let cluster = queue::cluster(queue, &known);
+        let mut cluster = queue::cluster(queue, &known);
+        for (job, steps) in &inner {
+            cluster.steps.extend(steps.iter().map(|step| step.facts(*job, &config)));
+        }
         let CommandLine { name, words, environment, user, .. } = &asked;
         let view = View { cluster: &cluster, clock, environment, user };
         match name.as_str() {
             "squeue" => quorate_slurm::squeue(words, &view).into(),
             "sinfo" => quorate_slurm::sinfo(words, &view).into(),
             "sacct" => quorate_slurm::sacct(words, &view).into(),
-            "scancel" => cancel(queue, now, quorate_slurm::scancel(words, &view), &|job, to| {
-                runner.signal(job, to);
-            }),
+            "scancel" => {
+                let order = quorate_slurm::scancel(words, &view);
+                cancel(queue, now, &view, order, &|job, to| {
+                    runner.signal(job, to);
+                })
+            }
             "scontrol" => control(queue, now, quorate_slurm::scontrol(words, &view)),
             name => failed(&format!("{name}: error: this agent has no such command")),
         }
     };
-    keeping.change(all).await
+    let mut printed: Printed = keeping.change(all).await?;
+    if let Some((job, asked)) = printed.steps.take() {
+        let overlay = keeping.runner().overlay();
+        if let Err(why) = ask::ask(overlay, &job.to_string(), asked).await {
+            let Ask::Cancel { step, .. } = asked else { return Ok(printed) };
+            printed = failed(&format!(
+                "scancel: error: Kill job error on job step id {job}.{step}: {why}"
+            ));
+        }
+    }
+    Ok(printed)
 }
 
 fn failed(text: &str) -> Printed {
-    Printed { errors: format!("{text}\n"), code: 1, output: String::new() }
+    Printed { errors: format!("{text}\n"), code: 1, ..Printed::default() }
 }
 
 /// The jobs that a reference means: one, one of an array, or all of an array that are not over.
@@ -135,6 +220,7 @@ fn each(
 fn cancel(
     queue: &mut Queue,
     now: Time,
+    view: &View<'_>,
     order: scancel::Order,
     send: &dyn Fn(&Job, Delivery),
 ) -> Printed {
@@ -145,14 +231,43 @@ fn cancel(
         }
     };
     if ask {
-        return failed(
-            "scancel: error: --interactive is not supported here: name the jobs to cancel",
-        );
+        let one = |reference: &JobRef| {
+            let mut words: Vec<String> = match target {
+                Target::Steps => Vec::new(),
+                Target::Script => vec!["--batch".to_owned()],
+                Target::All => vec!["--full".to_owned()],
+            };
+            words.extend(signal.map(|signal| format!("--signal={signal}")));
+            words.push(
+                step.map_or_else(|| reference.to_string(), |step| format!("{reference}.{step}")),
+            );
+            (scancel::prompt(*reference, step, view), words)
+        };
+        let code = u8::from(!errors.is_empty());
+        let ask = jobs.iter().map(one).collect();
+        return Printed { errors, code, ask, ..Printed::default() };
     }
-    if step.is_some() {
-        return failed(
-            "scancel: error: steps are cancelled by the srun that started them, or with their job",
-        );
+    if let (Some(step), [reference]) = (step, &jobs[..]) {
+        let ids = meant(queue, *reference);
+        let found = ids.first().and_then(|id| queue.job(*id)).filter(|_| ids.len() == 1);
+        let Some(job) = found.filter(|job| job.state == State::Run) else {
+            return failed(&format!(
+                "scancel: error: Kill job error on job step id {reference}.{step}: Invalid job id specified"
+            ));
+        };
+        let signal = signal.and_then(|signal| u8::try_from(signal).ok());
+        if !matches!(job.spec().program, Program::Command(_)) {
+            let asked = Ask::Cancel { step, signal };
+            return Printed { steps: Some((job.id, asked)), ..Printed::default() };
+        }
+        // The one step of srun outside of a script is all of its job.
+        if step != 0 {
+            return failed(&format!(
+                "scancel: error: Kill job error on job step id {reference}.{step}: Invalid job id specified"
+            ));
+        }
+    } else if step.is_some() {
+        return failed("scancel: error: a step is cancelled alone: name one");
     }
     let active =
         |queue: &Queue, id: JobId| queue.job(id).is_some_and(|job| job.state != State::Inactive);
@@ -216,10 +331,24 @@ fn control(queue: &mut Queue, now: Time, order: scontrol::Order) -> Printed {
             let ranks = ranks(queue, &nodes);
             all(ranks.into_iter().map(|rank| queue.undrain(now, rank)).collect())
         }
-        scontrol::Order::WriteScript { .. } => failed(
-            "scontrol: error: write batch_script is not supported here: `quorate-agent events JOB` has it",
-        ),
+        scontrol::Order::WriteScript { job, file } => write_script(queue, job, file),
     }
+}
+
+/// The script of a batch job, on standard output or for the client to write.
+fn write_script(queue: &Queue, reference: JobRef, file: String) -> Printed {
+    let job = meant(queue, reference).first().and_then(|id| queue.job(*id));
+    let Some(job) = job else {
+        return failed("job script retrieval failed: Invalid job id specified");
+    };
+    let Program::Script { text, .. } = &job.spec().program else {
+        return failed("job script retrieval failed: Invalid job id specified");
+    };
+    if file == "-" {
+        return Printed { output: text.clone(), ..Printed::default() };
+    }
+    let output = format!("batch script for job {} written to {file}\n", job.id);
+    Printed { output, file: Some((file, text.clone())), ..Printed::default() }
 }
 
 fn update(queue: &mut Queue, now: Time, id: JobId, changes: &[Change]) -> Result<(), QueueError> {
@@ -229,14 +358,10 @@ fn update(queue: &mut Queue, now: Time, id: JobId, changes: &[Change]) -> Result
             Change::Nice(nice) => {
                 queue.set_urgency(now, id, quorate_slurm::options::urgency_of(*nice))?;
             }
-            // The limit of an array belongs to its submission here.
-            Change::ArrayLimit(_) => {
-                return Err(QueueError::State {
-                    job: id,
-                    state: queue.job(id).map_or(State::Inactive, |job| job.state),
-                    what: "how many tasks of an array run at once is said when it is submitted",
-                });
-            }
+            // Said of an array, that is of what is left of it.
+            Change::ArrayLimit(_)
+                if queue.job(id).is_none_or(|job| job.state == State::Inactive) => {}
+            Change::ArrayLimit(limit) => queue.set_array_limit(now, id, *limit)?,
         }
     }
     Ok(())

@@ -1,8 +1,6 @@
-//! `sbatch` and `srun`: options to a job, and what the client does around it.
+//! `sbatch`: options to a job, and what the client does around it; and what srun and salloc share with it.
 
 use super::{clock, environment, socket};
-use crate::job::client::{self as streams, Labels};
-use crate::queue::TERMINAL;
 use crate::queue::client::{self, Own};
 use crate::queue::protocol::{
     Copies as AskedCopies, JobFacts, Question, Selection, Submit, Submitted, Then,
@@ -10,32 +8,51 @@ use crate::queue::protocol::{
 use anyhow::Context as _;
 use quorate_contract::{env as names, exit};
 use quorate_queue::{Copies, JobId, Jobspec};
-use quorate_slurm::environment::of_the_whole_job;
-use quorate_slurm::options::{
-    Context, Distribution, Input, MPI_LIST, Mpi, OptionError, Settings, Tool, Wanted, parse, wanted,
-};
+use quorate_slurm::options::{Context, Input, OptionError, Settings, Tool, Wanted, parse, wanted};
 use quorate_slurm::value::JobRef;
 use quorate_slurm::{message, script};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 /// Runs the command; gives the code to exit with.
-pub(super) fn run(tool: Tool, words: &[String]) -> anyhow::Result<i32> {
-    let environment = environment();
-    let mut job = match job(tool, words, &environment) {
-        Ok(Ok(job)) => job,
-        Ok(Err(code)) => return Ok(code),
+pub(super) fn run(words: &[String]) -> anyhow::Result<i32> {
+    let mut job = match job(Tool::Sbatch, words, &environment())? {
+        Ok(job) => job,
+        Err(code) => return Ok(code),
+    };
+    if !depend(Tool::Sbatch, &mut job)? {
+        return Ok(exit::FAILED);
+    }
+    sbatch(job)
+}
+
+/// The job that a command line asks for, with what is to be noted said; a code where there is nothing
+/// more to do, or where it cannot be read, which was said.
+pub(super) fn job(
+    tool: Tool,
+    words: &[String],
+    environment: &BTreeMap<String, String>,
+) -> anyhow::Result<Result<Wanted, i32>> {
+    match read(tool, words, environment) {
+        Ok(Ok(job)) => {
+            for note in &job.notes {
+                writeln!(std::io::stderr(), "{}: {note}", tool.name())?;
+            }
+            Ok(Ok(job))
+        }
+        Ok(Err(code)) => Ok(Err(code)),
         Err(error) => {
             for line in error.lines(tool) {
                 writeln!(std::io::stderr(), "{line}")?;
             }
-            return Ok(error.exit_code().into());
+            Ok(Err(error.exit_code().into()))
         }
-    };
-    for note in &job.notes {
-        writeln!(std::io::stderr(), "{}: {note}", tool.name())?;
     }
-    let unknown = depend(&mut job)?;
+}
+
+/// Finds the jobs that it waits for; one that is not known is said.
+pub(super) fn depend(tool: Tool, job: &mut Wanted) -> anyhow::Result<bool> {
+    let unknown = known(job)?;
     if let Some(reference) = unknown {
         writeln!(
             std::io::stderr(),
@@ -43,16 +60,12 @@ pub(super) fn run(tool: Tool, words: &[String]) -> anyhow::Result<i32> {
             tool.name(),
             reference.job
         )?;
-        return Ok(exit::FAILED);
     }
-    match tool {
-        Tool::Srun => srun(job),
-        _ => sbatch(job),
-    }
+    Ok(unknown.is_none())
 }
 
 /// The job that a command line asks for; a code where there is nothing more to do.
-fn job(
+fn read(
     tool: Tool,
     words: &[String],
     environment: &BTreeMap<String, String>,
@@ -124,7 +137,7 @@ pub(in crate::queue) fn script(
         Ok((wanted(&settings, input, &context)?, file))
     };
     let (mut job, file) = read().map_err(|error| error.lines(Tool::Sbatch).join("; "))?;
-    if let Some(reference) = depend(&mut job).map_err(|error| format!("{error:#}"))? {
+    if let Some(reference) = known(&mut job).map_err(|error| format!("{error:#}"))? {
         return Err(format!("it waits for job {}, which is not there", reference.job));
     }
     let copies = copies(&job);
@@ -152,7 +165,7 @@ fn script_of(operands: &[String]) -> Result<(Option<String>, String), i32> {
 }
 
 /// Finds the jobs that it waits for; gives the first that is not known.
-fn depend(job: &mut Wanted) -> anyhow::Result<Option<JobRef>> {
+fn known(job: &mut Wanted) -> anyhow::Result<Option<JobRef>> {
     if job.dependencies.is_empty() {
         return Ok(None);
     }
@@ -174,13 +187,13 @@ fn copies(job: &Wanted) -> AskedCopies {
     }
 }
 
-fn question(job: &Wanted, then: Then, test: bool) -> Question {
+pub(super) fn question(job: &Wanted, then: Then, test: bool) -> Question {
     let copies = copies(job);
     Question::Submit(Box::new(Submit { spec: job.jobspec.clone(), copies, then, test }))
 }
 
 /// Nothing but what `--export` says travels: the environment of the job was made of that.
-fn nothing_more() -> Own {
+pub(super) fn nothing_more() -> Own {
     Own::default()
 }
 
@@ -202,66 +215,4 @@ fn sbatch(mut job: Wanted) -> anyhow::Result<i32> {
         let text = message::submitted(&client, submitted.first).unwrap_or_default();
         std::io::stdout().write_all(text.as_bytes()).context("cannot write the answer")
     })
-}
-
-fn srun(mut job: Wanted) -> anyhow::Result<i32> {
-    let client = job.client.clone();
-    let step = &client.step;
-    if step.mpi == Some(Mpi::List) {
-        std::io::stdout().write_all(MPI_LIST.as_bytes())?;
-        return Ok(exit::OK);
-    }
-    for (given, option) in [(step.multi_prog, "multi-prog"), (step.job.is_some(), "jobid")] {
-        if given {
-            crate::sys::complain(&format!(
-                "srun: --{option} is not supported here yet: leave it out"
-            ));
-            return Ok(exit::FAILED);
-        }
-    }
-    let spec = &mut job.jobspec;
-    let mut option = |name: &str, value: &str| {
-        spec.options.insert(name.to_owned(), value.to_owned());
-    };
-    match step.mpi {
-        Some(Mpi::None) => option("mpi", "none"),
-        Some(Mpi::Pmi2) => option("mpi", "pmi2"),
-        Some(Mpi::Pmix) => option("mpi", "pmix"),
-        Some(Mpi::List) | None => {}
-    }
-    if client.distribution == Some(Distribution::Cyclic) {
-        option("distribution", "cyclic");
-    }
-    if step.kill_on_bad_exit != Some(true) {
-        option("no-kill", "");
-    }
-    if step.pty {
-        let size = crate::terminal::size().unwrap_or_default().to_string();
-        spec.options.insert(TERMINAL.to_owned(), size);
-        spec.streams.label = false;
-    }
-    spec.environment.insert(names::SLURM.to_owned(), "1".to_owned());
-    // In a script this is a step of the script's job.
-    if std::env::var_os(names::SLURM_SOCKET).is_some() {
-        let of_the_job = environment().into_iter().filter(|(name, _)| of_the_whole_job(name));
-        spec.environment.extend(of_the_job);
-    }
-    let from_here = spec.streams.input.is_none();
-    if from_here {
-        spec.streams.input = Some("-".to_owned());
-    }
-    let labels = if spec.streams.label { Labels::Task } else { Labels::None };
-    let hello = client::hello(
-        &question(&job, Then::Attach { stdin: from_here, own: true }, false),
-        nothing_more(),
-    );
-    let options = streams::Options {
-        labels,
-        stdin: from_here,
-        waits_for_placement: false,
-        terminal: step.pty,
-    };
-    // A step is a job of the cluster that this is typed in, which in a script is the script's own.
-    let end = streams::call(&streams::socket(None), &hello, &options);
-    Ok(streams::conclude(end, exit::UNAVAILABLE))
 }
