@@ -2,12 +2,20 @@
 //!
 //! Most are JSON, which every reader of YAML takes, so that no library is needed to write them.
 
-use crate::layout::{CONTROL_PLANE, Folder, Node, PODS, Shape};
+use crate::layout::{CONTROL_PLANE, Folder, Node, PODS, Runtime, Shape};
 use serde_json::{Value, json};
 
-/// containerd's, version 2 (containerd-config.toml(5)). In the node's namespaces its default folders
-/// are private already; what has no place there lies in the cluster's folder.
-pub fn containerd(folder: &Folder, node: Node) -> String {
+/// containerd's (containerd-config.toml(5)). In the node's namespaces its default folders are private
+/// already; what has no place there lies in the cluster's folder.
+pub fn containerd(folder: &Folder, runtime: Runtime, node: Node) -> String {
+    match runtime {
+        Runtime::Distribution => containerd_1(folder, node),
+        Runtime::Containerd2 => containerd_2(folder, node),
+    }
+}
+
+/// Version 2 of the format, for containerd 1.6.
+fn containerd_1(folder: &Folder, node: Node) -> String {
     let path = |name| folder.node(node, name).display().to_string();
     format!(
         r#"version = 2
@@ -33,6 +41,43 @@ snapshotter = "overlayfs"
 runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = false
+"#,
+        opt = path("opt"),
+        pause = crate::pause::NAME,
+        cni = path("cni"),
+    )
+}
+
+/// Version 3 of the format, which containerd takes from 2.0 on: what was one plug-in are two.
+fn containerd_2(folder: &Folder, node: Node) -> String {
+    let path = |name| folder.node(node, name).display().to_string();
+    format!(
+        r#"version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+
+[plugins."io.containerd.internal.v1.opt"]
+path = "{opt}"
+
+[plugins."io.containerd.cri.v1.images"]
+snapshotter = "overlayfs"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{pause}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+# Without CAP_SYS_RESOURCE no process may ask for a better score than its parent's: runc would fail.
+restrict_oom_score_adj = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["/usr/lib/cni"]
+conf_dir = "{cni}"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 SystemdCgroup = false
 "#,
         opt = path("opt"),

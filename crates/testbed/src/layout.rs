@@ -51,6 +51,19 @@ pub enum ShapeError {
     },
 }
 
+/// The container runtime of the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// The distribution's containerd: 1.6 in Debian 12, which knows no image volumes.
+    #[default]
+    Distribution,
+    /// A containerd 2 of our own building, with the distribution's runc.
+    #[value(name = "containerd-2")]
+    #[serde(rename = "containerd-2")]
+    Containerd2,
+}
+
 /// What a cluster is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
@@ -64,6 +77,8 @@ pub struct Shape {
     pub fast_eviction: bool,
     /// The DNS domain of services.
     pub cluster_domain: String,
+    /// The container runtime of the nodes.
+    pub runtime: Runtime,
     /// Controllers beside the core.
     pub addons: BTreeSet<Addon>,
     /// Archives of images to load into every node.
@@ -82,6 +97,7 @@ impl Default for Shape {
             fake_nodes: 0,
             fast_eviction: false,
             cluster_domain: "cluster.local".into(),
+            runtime: Runtime::default(),
             addons: BTreeSet::new(),
             images: Vec::new(),
             owner: None,

@@ -33,4 +33,4 @@ pub mod tools;
 pub mod watches;
 
 pub use cluster::{Cluster, ClusterError};
-pub use layout::{Node, Shape};
+pub use layout::{Node, Runtime, Shape};

@@ -14,7 +14,7 @@ use quorate_testbed::build::{self, BuildError};
 use quorate_testbed::cluster;
 use quorate_testbed::control::{self, NodeAction, Request};
 use quorate_testbed::images::{self, Binaries, Name};
-use quorate_testbed::layout::{Folder, Node, Shape, check_name};
+use quorate_testbed::layout::{Folder, Node, Runtime, Shape, check_name};
 use quorate_testbed::modules::{MODULES, module};
 use quorate_testbed::plan::Plan;
 use quorate_testbed::{enter, guard, keeper, node};
@@ -74,6 +74,9 @@ enum Verb {
         /// The DNS domain of services.
         #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
         cluster_domain: String,
+        /// The container runtime of the nodes.
+        #[arg(long, value_enum, default_value_t, value_name = "RUNTIME")]
+        runtime: Runtime,
         /// Controllers beside the core.
         #[arg(long, value_enum, value_delimiter = ',', value_name = "ADDON")]
         with: Vec<Addon>,
@@ -230,6 +233,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             kwok,
             fast_eviction,
             cluster_domain,
+            runtime,
             with,
             images,
             owner,
@@ -242,6 +246,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
                 fake_nodes: kwok,
                 fast_eviction,
                 cluster_domain,
+                runtime,
                 addons: with.into_iter().collect(),
                 images,
                 owner,

@@ -77,6 +77,22 @@ pub const MODULES: &[Module] = &[
         stamps: &[],
         assets: &[],
     },
+    // A container runtime of today beside the distribution's; that one's runc serves both.
+    Module {
+        name: "containerd",
+        programs: &[
+            Program {
+                package: "github.com/containerd/containerd/v2/cmd/containerd",
+                name: "containerd",
+            },
+            Program {
+                package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+                name: "containerd-shim-runc-v2",
+            },
+        ],
+        stamps: &[],
+        assets: &[],
+    },
     Module {
         name: "helm",
         programs: &[Program { package: "helm.sh/helm/v4/cmd/helm", name: "helm" }],

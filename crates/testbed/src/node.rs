@@ -161,9 +161,12 @@ pub fn init(folder: &Folder, node: Node) -> Result<(), NodeError> {
     fs::write(forward, "1").map_err(file("write", forward))?;
 
     let config = folder.node(node, "containerd.toml");
-    let mut containerd = Command::new("containerd");
+    let path = plan.node_path();
+    let program = plan.runtime.as_ref().map(|output| output.join("bin/containerd"));
+    let mut containerd = Command::new(program.unwrap_or_else(|| "containerd".into()));
     containerd.arg("--config").arg(config);
-    let mut programs = vec![("containerd", start(folder, node, "containerd", &mut containerd)?)];
+    let mut programs =
+        vec![("containerd", start(folder, node, "containerd", containerd.env("PATH", path))?)];
     await_runtime(folder, node)?;
     for image in std::iter::once(&plan.pause).chain(&plan.shape.images) {
         load(image)?;
@@ -222,7 +225,7 @@ fn write_files(folder: &Folder, plan: &Plan, node: Node) -> Result<(), NodeError
         fs::create_dir_all(&path).map_err(file("create", &path))?;
     }
     for (name, text) in [
-        ("containerd.toml", text::containerd(folder, node)),
+        ("containerd.toml", text::containerd(folder, plan.shape.runtime, node)),
         ("cni/10-pods.conflist", text::cni(node)),
         ("kubelet.json", text::kubelet(folder, &plan.shape, node)),
         ("proxy.json", text::proxy(folder, node)),
@@ -245,12 +248,10 @@ fn start(
     let path = folder.log(&format!("{}-{name}", node.name()));
     let log = File::options().create(true).append(true).open(&path).map_err(failed)?;
     let errors = log.try_clone().map_err(failed)?;
-    command
-        .env("PATH", tools::PATH)
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(errors);
+    if command.get_envs().all(|(name, _)| name != "PATH") {
+        command.env("PATH", tools::PATH);
+    }
+    command.current_dir("/").stdin(Stdio::null()).stdout(log).stderr(errors);
     command.spawn().map_err(failed)
 }
 

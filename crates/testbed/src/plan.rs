@@ -2,9 +2,10 @@
 
 use crate::addons::Addon;
 use crate::build::{self, BuildError};
-use crate::layout::{Folder, Shape};
+use crate::layout::{Folder, Runtime, Shape};
 use crate::modules::module;
 use crate::pause::{self, PauseError};
+use crate::tools;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub core: PathBuf,
     /// Output of the module `etcd`.
     pub etcd: PathBuf,
+    /// Output of the module `containerd`, if the nodes are to run that.
+    pub runtime: Option<PathBuf>,
     /// Output of the module `kwok`, if there are nodes for it to play.
     pub kwok: Option<PathBuf>,
     /// Outputs of the modules of the addons.
@@ -73,13 +76,25 @@ impl Plan {
             addons.insert(*addon, built(addon.module())?);
         }
         let kwok = if shape.fake_nodes > 0 { Some(built("kwok")?) } else { None };
+        let runtime = match shape.runtime {
+            Runtime::Distribution => None,
+            Runtime::Containerd2 => Some(built("containerd")?),
+        };
         let (core, etcd) = (built("core")?, built("etcd")?);
-        Ok(Self { shape, core, etcd, kwok, addons, pause: pause::archive()? })
+        Ok(Self { shape, core, etcd, runtime, kwok, addons, pause: pause::archive()? })
     }
 
     /// A program of the module `core`.
     pub fn core(&self, program: &str) -> PathBuf {
         self.core.join("bin").join(program)
+    }
+
+    /// Where the nodes look for programs: containerd finds its shim there, too.
+    pub fn node_path(&self) -> String {
+        match &self.runtime {
+            Some(folder) => format!("{}:{}", folder.join("bin").display(), tools::PATH),
+            None => tools::PATH.to_owned(),
+        }
     }
 
     /// Writes it where the keeper and the nodes read it.

@@ -34,7 +34,8 @@ pub(crate) fn program() -> Result<PathBuf> {
 }
 
 /// What the tests need; the other modules are the peers of benchmarks.
-const MODULES: [&str; 6] = ["core", "etcd", "helm", "kueue", "kwok", "network-policies"];
+const MODULES: [&str; 7] =
+    ["core", "etcd", "containerd", "helm", "kueue", "kwok", "network-policies"];
 
 /// Builds the programs of the cluster, so that no test waits for it. The first time takes minutes.
 pub(crate) fn prepare(clock: Clock) -> Result<()> {

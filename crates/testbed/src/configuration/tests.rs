@@ -10,7 +10,8 @@ fn files_of_a_cluster() {
         serde_json::to_string_pretty(&value).unwrap()
     };
     let files = [
-        ("containerd", containerd(&folder, Node(2))),
+        ("containerd", containerd(&folder, Runtime::Distribution, Node(2))),
+        ("containerd-2", containerd(&folder, Runtime::Containerd2, Node(2))),
         ("cni", pretty(cni(Node(2)))),
         ("kubelet", pretty(kubelet(&folder, &shape, Node(2)))),
         ("proxy", pretty(proxy(&folder, Node(2)))),

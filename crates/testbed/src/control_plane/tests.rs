@@ -7,6 +7,7 @@ fn plan(shape: Shape) -> Plan {
         shape,
         core: "/core".into(),
         etcd: "/etcd".into(),
+        runtime: None,
         kwok: None,
         addons: BTreeMap::new(),
         pause: "/images/pause.tar".into(),
