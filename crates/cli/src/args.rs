@@ -371,6 +371,15 @@ pub enum TargetArg {
     Any,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DeliveryArg {
+    /// An init container copies it
+    #[default]
+    Copy,
+    /// Its image is a volume
+    Image,
+}
+
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// The file; `-` reads standard input
@@ -381,6 +390,9 @@ pub struct PlanArgs {
     /// The image that brings the agent
     #[arg(long, value_name = "IMAGE", default_value = concat!("quorate-agent:v", env!("CARGO_PKG_VERSION")))]
     pub agent_image: String,
+    /// How it comes into the pods, as the controller's flag of the same name
+    #[arg(long, value_enum, default_value_t)]
+    pub agent_delivery: DeliveryArg,
     /// Print the seed of the brokers' keys, too, which is made anew with each call
     #[arg(long)]
     pub show_secret: bool,

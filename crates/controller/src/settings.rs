@@ -6,6 +6,7 @@
 use crate::context::Options;
 use crate::lease::{Timing, TimingError};
 use clap::{Args, Parser, ValueEnum};
+use quorate_plan::Delivery;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
@@ -28,6 +29,15 @@ pub struct Settings {
     /// The image that brings the agent into the pods of MiniClusters.
     #[arg(long, env = "QUORATE_AGENT_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub agent_image: String,
+    /// How that image brings it; clusters that are there already keep the way that they were made with.
+    #[arg(
+        long,
+        env = "QUORATE_AGENT_DELIVERY",
+        value_name = "WAY",
+        value_enum,
+        default_value_t = AgentDelivery::Copy
+    )]
+    pub agent_delivery: AgentDelivery,
     /// The DNS domain of the Kubernetes cluster. Default: pods find it in their own resolv.conf.
     #[arg(long, env = "QUORATE_CLUSTER_DOMAIN", value_name = "DOMAIN", value_parser = dns_name)]
     pub cluster_domain: Option<String>,
@@ -164,6 +174,16 @@ pub struct LogSettings {
     pub otlp_endpoint: Option<String>,
 }
 
+/// How the agent comes into pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AgentDelivery {
+    /// An init container copies the agent; works everywhere.
+    Copy,
+    /// The image is a volume: pods start about a second sooner. Needs Kubernetes 1.35 and containerd
+    /// 2.1 or CRI-O 1.31 on all nodes.
+    Image,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -183,6 +203,10 @@ impl Settings {
             namespaces,
             plan: quorate_plan::Context {
                 agent_image: self.agent_image.clone(),
+                agent_delivery: match self.agent_delivery {
+                    AgentDelivery::Copy => Delivery::Copy,
+                    AgentDelivery::Image => Delivery::Image,
+                },
                 cluster_domain: self.cluster_domain.clone(),
             },
             concurrency: self.concurrency,

@@ -217,6 +217,7 @@ async fn a_thousand_clusters_fit_into_little_memory() {
         namespaces: Vec::new(),
         plan: quorate_plan::Context {
             agent_image: "localhost/quorate-agent:v1".to_owned(),
+            agent_delivery: quorate_plan::Delivery::Copy,
             cluster_domain: None,
         },
         concurrency: 1,

@@ -164,7 +164,11 @@ fn owner<K: kube::Resource>(object: &K) -> Owner {
 fn context(server: &Server) -> Arc<Context> {
     let options = Options {
         namespaces: Vec::new(),
-        plan: quorate_plan::Context { agent_image: "agent:1".into(), cluster_domain: None },
+        plan: quorate_plan::Context {
+            agent_image: "agent:1".into(),
+            agent_delivery: quorate_plan::Delivery::Copy,
+            cluster_domain: None,
+        },
         concurrency: 1,
     };
     let (caches, metrics) = (Arc::new(Caches::new(0)), Arc::new(Metrics::new()));

@@ -12,7 +12,7 @@ use quorate_contract::report::Reason;
 
 use crate::facts::pod::{ContainerState, PodFacts};
 use crate::scene::{End, Scene, Turn, end_of};
-use crate::why::words;
+use crate::why::{runtime, words};
 
 /// The newest failure that is known, from the facts or from the last status.
 pub(crate) fn known(scene: &Scene<'_>) -> Option<Failure> {
@@ -140,7 +140,7 @@ fn of_end(scene: &Scene<'_>, pod: &PodFacts, end: &End<'_>) -> Failure {
     let words = words::quote(end.message);
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     let (word, message) = if never_started(end.reason) {
-        let words = words::runtime(end.message);
+        let words = runtime::refusal(end.message);
         (reason::CANNOT_RUN, format!("the main container of {name} cannot run: {words}"))
     } else {
         (reason::CONTAINER_FAILED, format!("the main container of {name} ended{code}{words}"))
@@ -157,7 +157,7 @@ fn of_init(pod: &PodFacts) -> Option<Failure> {
         };
         let who = format!("init container {} of {}", container.name, pod.short_name());
         let (word, message) = if never_started(reason) {
-            (reason::CANNOT_RUN, format!("{who} cannot run: {}", words::runtime(message)))
+            (reason::CANNOT_RUN, format!("{who} cannot run: {}", runtime::refusal(message)))
         } else {
             let words = words::quote(message);
             let words = if words.is_empty() { String::new() } else { format!(": {words}") };

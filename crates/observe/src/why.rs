@@ -20,6 +20,7 @@ mod ended;
 mod making;
 mod object;
 mod pods;
+pub(crate) mod runtime;
 mod scheduler;
 mod topology;
 pub(crate) mod words;

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod delivery;
 mod identity;
 mod jobset;
 pub mod labels;
@@ -29,6 +30,7 @@ use quorate_api::ValidatedMiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_contract::AgentConfig;
 
+pub use delivery::Delivery;
 pub use identity::{changes, identity};
 pub use pod::queue_notes;
 pub use quorate_contract::keys::Seed;
@@ -40,6 +42,8 @@ pub use stored::dropped;
 pub struct Context {
     /// The image that holds the agent at `quorate_contract::paths::IMAGE_AGENT`.
     pub agent_image: String,
+    /// How it comes into the pods. Like the image, it counts when a cluster is made and never after.
+    pub agent_delivery: Delivery,
     /// The DNS domain of the Kubernetes cluster, such as `cluster.local`; `None` when the pods' own
     /// search list is to be used.
     pub cluster_domain: Option<String>,

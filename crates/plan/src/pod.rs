@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
-    ExecAction, ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
-    SeccompProfile, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
+    ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, ExecAction,
+    ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, SecretVolumeSource, Toleration, Volume,
+    VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use quorate_api::ValidatedMiniCluster;
@@ -16,7 +16,7 @@ use quorate_api::validate::ValidatedGroup;
 use quorate_contract::{env, paths};
 
 use crate::names::pod as name;
-use crate::{Context, labels, names, placement};
+use crate::{Context, delivery, labels, names, placement};
 
 /// Seconds between SIGTERM and SIGKILL unless the template says otherwise: Kubernetes' own default.
 const GRACE_SECONDS: i64 = 30;
@@ -77,9 +77,10 @@ pub(crate) fn template(
         .iter()
         .flatten()
         .any(|mount| mount.mount_path.trim_end_matches('/') == SHM_DIR);
-    let install = install(pod, context);
-    pod.init_containers.get_or_insert_default().insert(0, install);
-    pod.volumes.get_or_insert_default().extend(volumes(cluster, group, !own_shm));
+    if let Some(install) = delivery::install(pod, context) {
+        pod.init_containers.get_or_insert_default().insert(0, install);
+    }
+    pod.volumes.get_or_insert_default().extend(volumes(cluster, group, context, !own_shm));
     let main = &mut pod.containers[group.main];
     agent(main, group, !own_shm);
     if let Some(volume) = &cluster.queue.state_volume
@@ -177,41 +178,7 @@ fn variables(group: &ValidatedGroup) -> Vec<EnvVar> {
     variables
 }
 
-/// The init container that copies the agent. It passes the restricted Pod Security Standard, and its
-/// limits equal its requests so that a Guaranteed pod (exclusive CPUs) stays one.
-fn install(pod: &PodSpec, context: &Context) -> Container {
-    let resources: BTreeMap<String, Quantity> = [("cpu", "50m"), ("memory", "32Mi")]
-        .map(|(k, v)| (k.to_owned(), Quantity(v.into())))
-        .into();
-    // The image names a numeric user of its own; a pod that is told to be root must not reach here.
-    let root = pod.security_context.as_ref().and_then(|context| context.run_as_user) == Some(0);
-    Container {
-        name: name::INSTALL.to_owned(),
-        image: Some(context.agent_image.clone()),
-        command: Some([paths::IMAGE_AGENT, "install", paths::BIN_DIR].map(str::to_owned).into()),
-        resources: Some(ResourceRequirements {
-            limits: Some(resources.clone()),
-            requests: Some(resources),
-            claims: None,
-        }),
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
-            read_only_root_filesystem: Some(true),
-            run_as_non_root: Some(true),
-            run_as_user: root.then_some(65_532),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..SecurityContext::default()
-        }),
-        volume_mounts: Some(vec![mount(name::BIN, paths::BIN_DIR, false)]),
-        ..Container::default()
-    }
-}
-
-fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
+pub(crate) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
     VolumeMount {
         name: volume.to_owned(),
         mount_path: path.to_owned(),
@@ -220,13 +187,14 @@ fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
     }
 }
 
-fn volumes(cluster: &ValidatedMiniCluster, group: &ValidatedGroup, shm: bool) -> Vec<Volume> {
+fn volumes(
+    cluster: &ValidatedMiniCluster,
+    group: &ValidatedGroup,
+    context: &Context,
+    shm: bool,
+) -> Vec<Volume> {
     let mut volumes = vec![
-        Volume {
-            name: name::BIN.to_owned(),
-            empty_dir: Some(EmptyDirVolumeSource::default()),
-            ..Volume::default()
-        },
+        delivery::volume(context),
         Volume {
             name: name::CONFIG.to_owned(),
             config_map: Some(ConfigMapVolumeSource {

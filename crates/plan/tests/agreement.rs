@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use quorate_api::minicluster::Bootstrap;
 use quorate_api::{MiniCluster, Target, validate};
 use quorate_contract::{env, paths};
-use quorate_plan::{Context, Seed, plan};
+use quorate_plan::{Context, Delivery, Seed, plan};
 use serde_json::{Value, json};
 
 fn object(spec: &Value) -> MiniCluster {
@@ -24,16 +24,16 @@ fn refused(spec: &Value) -> bool {
     validate(&object(spec), Target::Local).is_err()
 }
 
-fn planned() -> PodSpec {
+fn planned(agent_delivery: Delivery) -> PodSpec {
     let cluster = validate(&object(&json!({"size": 2})), Target::Local).unwrap();
-    let context = Context { agent_image: "agent".into(), cluster_domain: None };
+    let context = Context { agent_image: "agent".into(), agent_delivery, cluster_domain: None };
     let mut plan = plan(&cluster, &context, &Seed::new([0; 32]));
     plan.jobset.spec.replicated_jobs.remove(1).template.spec.unwrap().template.spec.unwrap()
 }
 
 #[test]
 fn users_cannot_set_the_variables_of_the_agent() {
-    let pod = planned();
+    let pod = planned(Delivery::Copy);
     let ours = pod.containers[0].env.iter().flatten().map(|variable| variable.name.as_str());
     for name in ours.chain([env::INDEX, env::JOB_INDEX]) {
         assert!(refused(&json!({"env": [{"name": name, "value": "x"}]})), "{name}");
@@ -44,9 +44,13 @@ fn users_cannot_set_the_variables_of_the_agent() {
 
 #[test]
 fn users_cannot_take_the_names_and_places_of_the_agents_volumes() {
-    let pod = planned();
-    let volumes: Vec<_> = pod.volumes.iter().flatten().map(|volume| volume.name.clone()).collect();
+    let pod = planned(Delivery::Copy);
+    let names = |pod: &PodSpec| -> Vec<_> {
+        pod.volumes.iter().flatten().map(|volume| volume.name.clone()).collect()
+    };
+    let volumes = names(&pod);
     assert_eq!(volumes.len(), 5);
+    assert_eq!(names(&planned(Delivery::Image)), volumes);
     for name in volumes {
         let volume = json!({"name": name, "emptyDir": {}});
         assert!(refused(&json!({"template": {"spec": {"volumes": [volume]}}})), "{name}");
@@ -67,12 +71,13 @@ fn users_cannot_take_the_names_and_places_of_the_agents_volumes() {
 /// What tells an owner whether a change needs a new JobSet.
 #[test]
 fn the_hash_changes_with_what_a_living_cluster_cannot_take() {
-    let hash = |spec: Value, image: &str| {
+    let brought = |spec: Value, image: &str, agent_delivery: Delivery| {
         let cluster = validate(&object(&spec), Target::Local).unwrap();
-        let context = Context { agent_image: image.into(), cluster_domain: None };
+        let context = Context { agent_image: image.into(), agent_delivery, cluster_domain: None };
         let jobset = plan(&cluster, &context, &Seed::new([0; 32])).jobset;
         jobset.metadata.annotations.unwrap()[quorate_plan::labels::SPEC_HASH].clone()
     };
+    let hash = |spec: Value, image: &str| brought(spec, image, Delivery::Copy);
     let base = json!({"size": 2, "maxSize": 4, "command": ["a"]});
     let with = |field: &str, value: Value| {
         let mut spec = base.clone();
@@ -81,6 +86,7 @@ fn the_hash_changes_with_what_a_living_cluster_cannot_take() {
     };
     let same = hash(base.clone(), "agent:1");
     assert_eq!(hash(base.clone(), "agent:2"), same);
+    assert_eq!(brought(base.clone(), "agent:1", Delivery::Image), same);
     assert_eq!(with("size", json!(3)), same);
     assert_eq!(with("suspend", json!(true)), same);
     assert_eq!(with("ttlSecondsAfterFinished", json!(1)), same);
@@ -102,7 +108,7 @@ fn the_hash_changes_with_what_a_living_cluster_cannot_take() {
 #[test]
 fn defaults_are_those_of_the_contract() {
     assert_eq!(Bootstrap::default().port, i32::from(paths::DEFAULT_PORT));
-    let main = &planned().containers[0];
+    let main = &planned(Delivery::Copy).containers[0];
     assert_eq!(main.termination_message_path.as_deref(), Some(paths::TERMINATION_LOG));
     let path = |path: &str| {
         refused(&json!({"template": {"spec": {"containers": [

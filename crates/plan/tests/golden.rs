@@ -1,18 +1,21 @@
 //! Every object of a set of MiniClusters, one for each feature: `golden/<case>.yaml` and, beside it,
-//! what it becomes. `cargo xtask golden` writes them anew.
+//! what it becomes. `cargo xtask golden` writes them anew. A file with `# delivery: image` in it is
+//! planned with the agent's image as a volume.
 
 use quorate_api::{Target, load};
-use quorate_plan::{Context, Seed, check_jobset, plan};
+use quorate_plan::{Context, Delivery, Seed, check_jobset, plan};
 
 #[test]
 fn the_objects_are_as_they_were() {
-    let context = Context {
-        agent_image: "quorate/agent:golden".to_owned(),
-        cluster_domain: Some("cluster.local".to_owned()),
-    };
     let seed = Seed::new([7; 32]);
     insta::glob!("golden/*.yaml", |path| {
         let text = std::fs::read_to_string(path).unwrap();
+        let as_image = text.lines().any(|line| line == "# delivery: image");
+        let context = Context {
+            agent_image: "quorate/agent:golden".to_owned(),
+            agent_delivery: if as_image { Delivery::Image } else { Delivery::Copy },
+            cluster_domain: Some("cluster.local".to_owned()),
+        };
         let document =
             load(&text, Target::Kubernetes).unwrap_or_else(|found| panic!("{path:?}: {found:#?}"));
         let planned = plan(&document.validated, &context, &seed);

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
 
 use quorate_api::{Target, load};
-use quorate_plan::{Context, Seed, check_jobset, plan};
+use quorate_plan::{Context, Delivery, Seed, check_jobset, plan};
 
 const MUTANTS: u64 = 8_000;
 /// Pieces that mean something to YAML or to the rules.
@@ -84,7 +84,11 @@ fn damage(text: &str, random: &mut Random) -> String {
 #[test]
 fn damaged_files_are_refused_or_become_sound_jobsets() {
     let (good, bad) = (corpus("good"), corpus("bad"));
-    let context = Context { agent_image: "agent".into(), cluster_domain: None };
+    let context = Context {
+        agent_image: "agent".into(),
+        agent_delivery: Delivery::Copy,
+        cluster_domain: None,
+    };
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..MUTANTS {
         let mut random = Random(seed);

@@ -8,7 +8,7 @@ mod random;
 
 use proptest::prelude::*;
 use quorate_api::{MiniCluster, Target, validate};
-use quorate_plan::{Context, Seed, plan};
+use quorate_plan::{Context, Delivery, Seed, plan};
 use serde_json::{Value, json};
 
 use random::{Generator, Role};
@@ -47,7 +47,11 @@ fn planned(spec: &Value) -> Value {
     .expect("a generated object has the types' form");
     let cluster = validate(&object, Target::Kubernetes)
         .unwrap_or_else(|found| panic!("generated objects are valid: {found:#?}\n{spec:#}"));
-    let context = Context { agent_image: "agent".into(), cluster_domain: None };
+    let context = Context {
+        agent_image: "agent".into(),
+        agent_delivery: Delivery::Copy,
+        cluster_domain: None,
+    };
     let planned = plan(&cluster, &context, &Seed::new([0; 32]));
     serde_json::to_value(planned.jobset).expect("objects are plain data")
 }

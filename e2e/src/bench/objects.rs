@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use quorate_api::Target;
-use quorate_plan::{Context, Seed, plan};
+use quorate_plan::{Context, Delivery, Seed, plan};
 use quorate_testbed::kwok;
 use serde_json::{Value, json};
 
@@ -47,8 +47,11 @@ pub fn minicluster(name: &str) -> Value {
 pub fn jobset(name: &str) -> Result<Value> {
     let document = quorate_api::load(&minicluster(name).to_string(), Target::Kubernetes)
         .map_err(|findings| anyhow!("the MiniCluster is not valid: {findings:?}"))?;
-    let context =
-        Context { agent_image: "localhost/quorate-agent:v1".to_owned(), cluster_domain: None };
+    let context = Context {
+        agent_image: "localhost/quorate-agent:v1".to_owned(),
+        agent_delivery: Delivery::Copy,
+        cluster_domain: None,
+    };
     let planned = plan(&document.validated, &context, &Seed::new([7; 32]));
     let mut jobset = serde_json::to_value(&planned.jobset).context("render the JobSet")?;
     // There is no MiniCluster to belong to.

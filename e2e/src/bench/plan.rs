@@ -3,7 +3,7 @@
 use crate::bench::figure::Figure;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use quorate_api::{Target, load};
-use quorate_plan::{Context, Plan, Seed, plan};
+use quorate_plan::{Context, Delivery, Plan, Seed, plan};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
@@ -26,7 +26,11 @@ pub fn run() -> Result<()> {
     });
     let document = load(&object.to_string(), Target::Kubernetes)
         .map_err(|findings| anyhow!("the MiniCluster is not valid: {findings:?}"))?;
-    let context = Context { agent_image: "example/agent".to_owned(), cluster_domain: None };
+    let context = Context {
+        agent_image: "example/agent".to_owned(),
+        agent_delivery: Delivery::Copy,
+        cluster_domain: None,
+    };
     let seed = Seed::new([7; 32]);
     let mut samples = Vec::new();
     for _ in 0..ROUNDS {

@@ -2,7 +2,7 @@
 
 use crate::LAB;
 use quorate_api::Target;
-use quorate_plan::{Context, Seed, plan};
+use quorate_plan::{Context, Delivery, Seed, plan};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -142,12 +142,14 @@ fn the_controller_refuses_what_the_server_takes_with_the_words_of_validate() {
 /// webhook takes part.
 #[test]
 fn every_planned_object_is_taken_whole_by_the_real_api_server() {
-    let context = Context {
-        agent_image: "localhost/quorate-agent:v1".into(),
-        cluster_domain: Some("cluster.local".into()),
-    };
     let mut wrong = Vec::new();
     for (name, text) in files("crates/plan/tests/golden") {
+        let as_image = head(&text, "delivery") == ["image"];
+        let context = Context {
+            agent_image: "localhost/quorate-agent:v1".into(),
+            agent_delivery: if as_image { Delivery::Image } else { Delivery::Copy },
+            cluster_domain: Some("cluster.local".into()),
+        };
         let Ok(document) = quorate_api::load(&text, Target::Kubernetes) else {
             panic!("{name} is no MiniCluster");
         };

@@ -1,12 +1,12 @@
 //! `quorate validate` and `quorate plan`: looking at a MiniCluster without running it.
 
 use super::wanted::read;
-use crate::args::{Loudness, ObjectFormat, PlanArgs, TargetArg, ValidateArgs};
+use crate::args::{DeliveryArg, Loudness, ObjectFormat, PlanArgs, TargetArg, ValidateArgs};
 use crate::refusal::Findings;
 use crate::terminal::{print, write_stderr};
 use quorate_api::{Target, load};
 use quorate_contract::exit;
-use quorate_plan::{Context, Seed};
+use quorate_plan::{Context, Delivery, Seed};
 use serde_json::{Value, json};
 
 pub(super) fn validate(args: &ValidateArgs, loudness: Loudness) -> anyhow::Result<i32> {
@@ -47,7 +47,14 @@ pub(super) fn plan(args: &PlanArgs) -> anyhow::Result<i32> {
     }
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)?;
-    let context = Context { agent_image: args.agent_image.clone(), cluster_domain: None };
+    let context = Context {
+        agent_image: args.agent_image.clone(),
+        agent_delivery: match args.agent_delivery {
+            DeliveryArg::Copy => Delivery::Copy,
+            DeliveryArg::Image => Delivery::Image,
+        },
+        cluster_domain: None,
+    };
     let plan = quorate_plan::plan(&document.validated, &context, &Seed::new(seed));
     let yaml = plan.to_yaml(args.show_secret);
     let text = match args.output {

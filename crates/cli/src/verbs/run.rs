@@ -19,7 +19,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use quorate_api::Target;
 use quorate_api::validate::ValidatedProgram;
 use quorate_contract::paths;
-use quorate_plan::{Context, Seed};
+use quorate_plan::{Context, Delivery, Seed};
 use std::fs::File;
 use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
@@ -59,8 +59,11 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
         SandboxArg::Namespaces => paths::AGENT.to_owned(),
         SandboxArg::None => agent.display().to_string(),
     };
-    let context =
-        Context { agent_image: agent.display().to_string(), cluster_domain: Some(DOMAIN.into()) };
+    let context = Context {
+        agent_image: agent.display().to_string(),
+        agent_delivery: Delivery::Copy,
+        cluster_domain: Some(DOMAIN.into()),
+    };
     let plan = quorate_plan::plan(&cluster, &context, &Seed::new(seed));
     let player = Player::new(plan.jobset.spec.clone())?;
     let objects = LocalObjects {

@@ -15,6 +15,7 @@ fn defaults_are_those_of_the_help() {
     let settings = parse(&[]).unwrap();
     assert_eq!(settings.concurrency, 48);
     assert_eq!(settings.api_qps, 0);
+    assert_eq!(settings.options().plan.agent_delivery, Delivery::Copy);
     let timing = settings.lease.timing().unwrap();
     assert_eq!(timing.duration, Duration::from_secs(15));
     assert_eq!(timing.renew_deadline, Duration::from_secs(10));
@@ -25,6 +26,12 @@ fn defaults_are_those_of_the_help() {
 fn namespaces_are_a_set() {
     let settings = parse(&["--watch-namespaces", "hpc,lab", "--watch-namespaces", "hpc"]).unwrap();
     assert_eq!(settings.options().namespaces, ["hpc", "lab"]);
+}
+
+#[test]
+fn the_agents_image_may_be_a_volume() {
+    let settings = parse(&["--agent-delivery", "image"]).unwrap();
+    assert_eq!(settings.options().plan.agent_delivery, Delivery::Image);
 }
 
 #[test]
@@ -43,9 +50,10 @@ fn every_flag_has_a_variable_of_its_name() {
 
 #[test]
 fn a_bad_value_names_the_flag_and_the_way_out() {
-    let cases: [(&[&str], &str, &str); 11] = [
+    let cases: [(&[&str], &str, &str); 12] = [
         (&["--watch-namespaces", "Lab"], "--watch-namespaces", "must be 1 to 63 of a-z"),
         (&["--agent-image", "a b"], "--agent-image", "must be an image reference"),
+        (&["--agent-delivery", "mount"], "--agent-delivery", "copy, image"),
         (&["--cluster-domain", "a..b"], "--cluster-domain", "each part between dots"),
         (&["--concurrency", "0"], "--concurrency", "1..=1024"),
         (&["--api-burst", "0"], "--api-burst", "1..=65535"),

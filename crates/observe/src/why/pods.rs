@@ -10,7 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::conditions::reason;
 use quorate_api::status::Failure;
 
-use super::{Cause, Found, scheduler, topology, words};
+use super::{Cause, Found, runtime, scheduler, topology, words};
 use crate::facts::pod::{ContainerFacts, ContainerState, Phase, PodFacts};
 use crate::failure;
 use crate::scene::Scene;
@@ -112,7 +112,7 @@ fn by_container(pod: &PodFacts, container: &ContainerFacts) -> Option<Trouble> {
                 | "RegistryUnavailable"
                 | "ImageInspectError"
                 | "SignatureValidationFailed" => {
-                    (Cause::ImagePull, format!("{}: {}", container.image, registry(message)))
+                    (Cause::ImagePull, runtime::pull(message, &container.image))
                 }
                 "CreateContainerConfigError" => {
                     (Cause::ConfigMissing, format!("container {name}: {words}"))
@@ -122,7 +122,7 @@ fn by_container(pod: &PodFacts, container: &ContainerFacts) -> Option<Trouble> {
                 | "PreCreateHookError"
                 | "PreStartHookError"
                 | "PostStartHookError" => {
-                    (Cause::CannotRun, format!("container {name}: {}", words::runtime(message)))
+                    (Cause::CannotRun, format!("container {name}: {}", runtime::refusal(message)))
                 }
                 "CrashLoopBackOff" if container.init => (
                     Cause::InitFailed,
@@ -141,7 +141,7 @@ fn by_container(pod: &PodFacts, container: &ContainerFacts) -> Option<Trouble> {
             let said = if words.is_empty() { String::new() } else { format!(": {words}") };
             let ended = format!("ended with code {code}{said}");
             if matches!(reason.as_str(), "StartError" | "ContainerCannotRun") {
-                (Cause::CannotRun, format!("container {name}: {}", words::runtime(message)), *at)
+                (Cause::CannotRun, format!("container {name}: {}", runtime::refusal(message)), *at)
             } else if container.init {
                 (Cause::InitFailed, format!("init container {name} {ended}"), *at)
             } else {
@@ -218,7 +218,7 @@ fn tell(scene: &Scene<'_>, trouble: &Trouble, pod: &PodFacts, names: &[String]) 
             }
         }
         Cause::CannotRun => Found::new(trouble.cause, format!("{name} cannot run {words}{more}"))
-            .advise("check that the image is built for the nodes' processors"),
+            .advise(runtime::remedy(words)),
         Cause::InitFailed => Found::new(trouble.cause, format!("{words}, in {name}{more}"))
             .advise("read the logs of that init container"),
         Cause::ContainerFailed => Found::new(trouble.cause, format!("{words}, in {name}{more}"))
@@ -291,36 +291,5 @@ fn unschedulable(
             Some(topology) => format!("{}{fewer}, {}", topology::TO_DO, topology::more(topology)),
             None => format!("change what is named{fewer}, or add nodes that fit"),
         }),
-    }
-}
-
-/// The registry's words without the runtime's frame. The kubelet repeats them while it backs off, so
-/// that both states give one sentence.
-fn registry(message: &str) -> String {
-    let mut words = message;
-    if let Some((_, rest)) = words.split_once("ErrImagePull: ") {
-        words = rest;
-    }
-    if words.starts_with("rpc error: ")
-        && let Some((_, rest)) = words.split_once(" desc = ")
-    {
-        words = rest;
-    }
-    for frame in [
-        "failed to pull and unpack image ",
-        "failed to resolve image ",
-        "failed to resolve reference ",
-        "Failed to apply default image tag ",
-        "couldn't parse image name ",
-    ] {
-        if let Some(rest) = words.strip_prefix(frame)
-            && let Some((_, rest)) = rest.split_once("\": ")
-        {
-            words = rest;
-        }
-    }
-    match words::quote(words) {
-        empty if empty.is_empty() => "the registry gave no reason".to_owned(),
-        words => words,
     }
 }

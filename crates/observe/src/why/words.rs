@@ -32,17 +32,6 @@ pub(crate) fn quote(text: &str) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// The runtime's words without the frames of its layers.
-pub(crate) fn runtime(message: &str) -> String {
-    let mut words = message;
-    for frame in ["unable to start container process: ", "error during container init: "] {
-        if let Some((_, rest)) = words.split_once(frame) {
-            words = rest;
-        }
-    }
-    quote(words)
-}
-
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

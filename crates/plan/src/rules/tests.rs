@@ -2,7 +2,7 @@ use super::*;
 use quorate_api::{Target, load};
 use serde_json::{Value, json};
 
-use crate::{Context, Seed, plan};
+use crate::{Context, Delivery, Seed, plan};
 
 const OBJECT: &str = "apiVersion: quorate.dev/v1alpha1\nkind: MiniCluster\nmetadata: {name: hello}\n\
     spec: {size: 4, command: [./hello]}\n";
@@ -10,7 +10,11 @@ const OBJECT: &str = "apiVersion: quorate.dev/v1alpha1\nkind: MiniCluster\nmetad
 /// A planned JobSet after one edit, at a JSON pointer below `spec`; null takes a field out.
 fn broken_by(pointer: &str, value: Value) -> Vec<String> {
     let document = load(OBJECT, Target::Local).unwrap();
-    let context = Context { agent_image: "agent".into(), cluster_domain: None };
+    let context = Context {
+        agent_image: "agent".into(),
+        agent_delivery: Delivery::Copy,
+        cluster_domain: None,
+    };
     let mut object =
         serde_json::to_value(plan(&document.validated, &context, &Seed::new([0; 32])).jobset)
             .unwrap();
