@@ -20,6 +20,7 @@ pub mod protocol;
 mod runner;
 mod service;
 pub mod slurm;
+mod spools;
 mod steps;
 mod store;
 mod table;

@@ -8,7 +8,7 @@ use crate::pool::Allocation;
 use crate::queue::Lane;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct Entry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Event {
     /// The job was taken.
-    Submit(Box<Submission>),
+    Submit(#[serde(with = "shared")] Arc<Submission>),
     /// The job was taken, and is what an earlier one of the log is: written in place of
     /// [`Event::Submit`], which it becomes when it is read.
     Copy(Box<Copy>),
@@ -72,7 +72,7 @@ pub enum Event {
     /// Its tasks run.
     Start {},
     /// All its tasks are gone.
-    Finish(Box<Outcome>),
+    Finish(#[serde(with = "shared")] Arc<Outcome>),
     /// Its nodes are free for others.
     Free {},
     /// Something went wrong, or somebody wants it to end.
@@ -205,6 +205,14 @@ pub struct Outcome {
     /// For people; empty when there is nothing to say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+impl Outcome {
+    /// The same for many owners. All jobs of which there is nothing to say have one.
+    pub(crate) fn shared(self) -> Arc<Self> {
+        static PLAIN: LazyLock<Arc<Outcome>> = LazyLock::new(Arc::default);
+        if self == **PLAIN { Arc::clone(&PLAIN) } else { Arc::new(self) }
+    }
 }
 
 /// What many own, written as if one did.

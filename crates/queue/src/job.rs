@@ -87,7 +87,7 @@ pub struct Job {
     /// Its number.
     pub id: JobId,
     /// Who submitted it, what it is, and its array.
-    pub submission: Box<Submission>,
+    pub submission: Arc<Submission>,
     /// Where it is on its way.
     pub state: State,
     /// Its urgency, 0 to 31.
@@ -113,7 +113,7 @@ pub struct Job {
     /// It got the signal before its end, in this attempt.
     pub warned: bool,
     /// How its tasks ended.
-    pub outcome: Option<Box<Outcome>>,
+    pub outcome: Option<Arc<Outcome>>,
     /// The first fatal exception.
     pub cause: Option<Box<Cause>>,
     /// How often it went back to the beginning.
@@ -124,7 +124,10 @@ pub struct Job {
 
 impl Job {
     /// A job at its beginning.
-    pub fn new(id: JobId, time: Time, submission: Box<Submission>) -> Self {
+    pub fn new(id: JobId, time: Time, submission: Arc<Submission>) -> Self {
+        // As many as a job has that comes and goes without more ado: to grow would cost more than it saves.
+        let mut history = Vec::with_capacity(8);
+        history.push((time, Event::Submit(Arc::clone(&submission))));
         Self {
             id,
             state: State::Depend,
@@ -142,7 +145,7 @@ impl Job {
             outcome: None,
             cause: None,
             requeues: 0,
-            history: vec![(time, Event::Submit(submission.clone()))],
+            history,
             submission,
         }
     }
@@ -317,7 +320,7 @@ impl Job {
                 self.time_limit = *seconds;
             }
             (Event::Throttle { limit }, Depend | Priority | Sched | Run) => {
-                if let Some(element) = &mut self.submission.element {
+                if let Some(element) = &mut Arc::make_mut(&mut self.submission).element {
                     element.limit = *limit;
                 }
             }
@@ -333,7 +336,7 @@ impl Job {
             (Event::Finish(outcome), Run | Cleanup)
                 if self.holds_nodes() && self.outcome.is_none() =>
             {
-                self.outcome = Some(outcome.clone());
+                self.outcome = Some(Arc::clone(outcome));
                 self.ended = Some(time);
                 self.state = Cleanup;
             }

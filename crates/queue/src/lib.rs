@@ -30,6 +30,6 @@ pub use jobspec::{
     URGENCY,
 };
 pub use pool::{Allocation, NodeState, Offer, Part, Pool, PoolError};
-pub use queue::{Copies, Effect, Lane, Limits, Queue, QueueError, Replayed, Settings};
+pub use queue::{Copies, Counts, Effect, Lane, Limits, Queue, QueueError, Replayed, Settings};
 pub use schedule::{Forecast, Policy};
 pub use time::Time;

@@ -33,7 +33,7 @@ pub struct Offer {
 }
 
 /// What a job has, in the order of its nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Allocation {
     /// One part for each node, ascending by rank.
@@ -41,7 +41,7 @@ pub struct Allocation {
 }
 
 /// What a job has of one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Part {
     /// The node's broker.

@@ -22,7 +22,7 @@ use crate::id::{ArrayElement, JobId};
 use crate::job::{Job, State};
 use crate::jobspec::JobspecError;
 use crate::pool::Pool;
-use crate::schedule::{Forecast, Policy};
+use crate::schedule::{Forecast, Policy, Seen};
 use crate::time::Time;
 use lane::LaneState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -50,6 +50,19 @@ impl Default for Settings {
             lanes: vec![Lane::named("default")],
         }
     }
+}
+
+/// Jobs that are known, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Without nodes.
+    pub pending: usize,
+    /// With nodes.
+    pub running: usize,
+    /// Over, and every task ended with code 0.
+    pub completed: usize,
+    /// Over otherwise.
+    pub failed: usize,
 }
 
 /// What the shell has to do, once the entries before it are durable.
@@ -188,9 +201,10 @@ pub struct Queue {
     first_lane: String,
     lanes: BTreeMap<String, LaneState>,
     pool: Pool,
+    seen: Seen,
     /// All nodes with nothing on them, made when it is needed.
     best: Option<Pool>,
-    jobs: BTreeMap<JobId, Job>,
+    jobs: BTreeMap<JobId, Box<Job>>,
     /// Conditions of the jobs that have one.
     conditions: BTreeMap<JobId, Compiled>,
     /// Jobs that wait for nodes: (inverted priority, id).
@@ -199,10 +213,12 @@ pub struct Queue {
     running: BTreeSet<JobId>,
     /// Jobs that are over, by when they ended.
     over: BTreeSet<(Time, JobId)>,
+    /// How many of them completed.
+    completed: usize,
     /// Who waits for a job.
     dependents: BTreeMap<JobId, Vec<JobId>>,
     /// Active jobs of a user and name.
-    names: BTreeMap<(u32, String), BTreeSet<JobId>>,
+    names: BTreeMap<u32, BTreeMap<String, BTreeSet<JobId>>>,
     /// How many jobs of an array have nodes.
     arrays: BTreeMap<JobId, u32>,
     /// Moments at which a job has to be looked at.
@@ -236,12 +252,14 @@ impl Queue {
             first_lane,
             lanes,
             pool: Pool::default(),
+            seen: Seen::default(),
             best: None,
             jobs: BTreeMap::new(),
             conditions: BTreeMap::new(),
             order: BTreeSet::new(),
             running: BTreeSet::new(),
             over: BTreeSet::new(),
+            completed: 0,
             dependents: BTreeMap::new(),
             names: BTreeMap::new(),
             arrays: BTreeMap::new(),
@@ -262,27 +280,38 @@ impl Queue {
 
     /// A job.
     pub fn job(&self, id: JobId) -> Option<&Job> {
-        self.jobs.get(&id)
+        self.jobs.get(&id).map(|job| &**job)
     }
 
     /// All jobs that are known, by number.
     pub fn jobs(&self) -> impl DoubleEndedIterator<Item = &Job> {
-        self.jobs.values()
+        self.jobs.values().map(|job| &**job)
     }
 
     /// Jobs that wait for nodes, the first first.
     pub fn waiting(&self) -> impl Iterator<Item = &Job> {
-        self.order.iter().map(|(_, id)| &self.jobs[id])
+        self.order.iter().map(|(_, id)| &*self.jobs[id])
     }
 
     /// Jobs that have nodes.
     pub fn running(&self) -> impl Iterator<Item = &Job> {
-        self.running.iter().map(|id| &self.jobs[id])
+        self.running.iter().map(|id| &*self.jobs[id])
     }
 
     /// How many jobs are over and not forgotten.
     pub fn over(&self) -> usize {
         self.over.len()
+    }
+
+    /// How many jobs there are, by what became of them.
+    pub fn counts(&self) -> Counts {
+        let (over, running) = (self.over.len(), self.running.len());
+        Counts {
+            pending: self.jobs.len() - over - running,
+            running,
+            completed: self.completed,
+            failed: over - self.completed,
+        }
     }
 
     /// The nodes.
@@ -321,7 +350,7 @@ impl Queue {
     }
 
     fn known(&self, id: JobId) -> Result<&Job, QueueError> {
-        self.jobs.get(&id).ok_or(QueueError::UnknownJob { job: id })
+        self.job(id).ok_or(QueueError::UnknownJob { job: id })
     }
 
     /// The limit of an array, if the job is of one that has a limit.

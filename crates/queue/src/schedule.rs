@@ -12,7 +12,7 @@ use crate::jobspec::Request;
 use crate::pool::{Allocation, Pool, Want};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Whether jobs may overtake.
@@ -74,6 +74,27 @@ pub(crate) struct Decision {
     pub(crate) forecasts: Vec<Forecast>,
 }
 
+/// Allocations as jobs have had them: another job that gets the same shares it, as most jobs of many do.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(HashSet<Arc<Allocation>>);
+
+impl Seen {
+    /// How many are kept; then it begins anew.
+    const MOST: usize = 4096;
+
+    pub(crate) fn share(&mut self, allocation: Allocation) -> Arc<Allocation> {
+        if let Some(seen) = self.0.get(&allocation) {
+            return Arc::clone(seen);
+        }
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        let allocation = Arc::new(allocation);
+        self.0.insert(Arc::clone(&allocation));
+        allocation
+    }
+}
+
 /// What is kept for the first jobs that do not fit.
 struct Reserved {
     /// The earliest of their moments.
@@ -83,7 +104,7 @@ struct Reserved {
 }
 
 /// Decides once. `running` holds everything that has nodes in `pool`; `depth` is how many waiting jobs
-/// are looked at beyond the first that does not fit.
+/// are looked at beyond the first that does not fit. `seen` changes no decision.
 pub(crate) fn pass<'a>(
     policy: Policy,
     pool: &mut Pool,
@@ -91,6 +112,7 @@ pub(crate) fn pass<'a>(
     mut running: Vec<Running>,
     depth: usize,
     now: Time,
+    seen: &mut Seen,
 ) -> Decision {
     let mut decision = Decision::default();
     let mut reserved: Option<Reserved> = None;
@@ -111,7 +133,7 @@ pub(crate) fn pass<'a>(
             Some(kept) => kept.beyond.place(job.want()),
         };
         if let Some(allocation) = place {
-            let allocation = Arc::new(allocation);
+            let allocation = seen.share(allocation);
             if let Some(kept) = &mut reserved {
                 kept.beyond.withhold(&allocation);
             }

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use quorate_hostlist::IdSet;
 use quorate_queue::{
-    Copies, Effect, Entry, Event, JobId, Jobspec, Lane, Offer, Outcome, Policy, Queue, Request,
-    Settings, State, Time, log,
+    Copies, Counts, Effect, Entry, Event, JobId, Jobspec, Lane, Offer, Outcome, Phase, Policy,
+    Queue, Request, Settings, Standing, State, Time, log,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -292,7 +292,7 @@ impl World {
         let contents = log::decode(&self.log);
         assert_eq!((contents.torn, contents.damage.len()), (0, 0));
         let mut lives = vec![contents.entries];
-        lives.push(self.queue.compacted(self.now));
+        lives.push(self.queue.compacted(self.now).collect());
         for entries in lives {
             let replayed = Queue::replay(self.settings.clone(), entries.clone(), []).unwrap();
             assert_eq!(replayed.set_aside, []);
@@ -318,7 +318,10 @@ impl World {
         let mut cores: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for job in self.queue.jobs().filter(|job| job.holds_nodes()) {
             let allocation = job.allocation.as_ref().unwrap();
-            let lost = job.history.iter().any(|(_, event)| matches!(event, Event::Shrink { .. }));
+            // In this attempt: who begins again has all that it asked for.
+            let again = |(_, event): &(Time, Event)| matches!(event, Event::Requeue { .. });
+            let attempt = job.history.rsplit(again).next().unwrap();
+            let lost = attempt.iter().any(|(_, event)| matches!(event, Event::Shrink { .. }));
             let tasks = u64::from(job.spec().request.tasks);
             assert!(if lost { allocation.tasks() < tasks } else { allocation.tasks() == tasks });
             for part in &allocation.parts {
@@ -353,6 +356,17 @@ impl World {
             }
         }
         assert!(arrays.values().all(|(running, limit)| running <= limit), "{arrays:?}");
+        let mut counts = Counts::default();
+        for job in self.queue.jobs() {
+            let place = match (job.phase(), job.standing()) {
+                (Phase::Pending, _) => &mut counts.pending,
+                (Phase::Running, _) => &mut counts.running,
+                (Phase::Inactive, Some(Standing::Completed)) => &mut counts.completed,
+                (Phase::Inactive, _) => &mut counts.failed,
+            };
+            *place += 1;
+        }
+        assert_eq!(self.queue.counts(), counts);
         // What is in the order is what waits for nodes; nobody is overdue without having been stopped.
         assert!(self.queue.waiting().all(|job| job.state == State::Sched && !job.held));
         let waiting = self.queue.jobs().filter(|job| job.state == State::Sched).count();

@@ -10,7 +10,6 @@
 
 mod nodes;
 
-use super::output::spool_path;
 use super::runner::Runner;
 use super::store::{Opened, Store};
 use crate::broker::Overlay;
@@ -24,7 +23,7 @@ use quorate_queue::{
     Copies, Effect, Entry, Event, Job, JobId, Jobspec, Outcome, Policy, Queue, Settings, State,
     Time,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -70,22 +69,33 @@ type Taken = Result<JobId, String>;
 pub(super) type Code = Option<u8>;
 type Waiter = mpsc::UnboundedSender<(JobId, Code)>;
 
-/// Something for the keeper.
+/// Who waits for one job: nearly always one.
+struct Waiters(Waiter, Vec<Waiter>);
+
+/// Something for the keeper. Small, since many are under way at once.
 pub(super) enum Command {
     /// Takes jobs.
-    Submit { user: u32, spec: Box<Jobspec>, copies: Copies, reply: oneshot::Sender<Taken> },
+    Submit(Box<Submit>),
     /// Changes the queue; what comes of it is told once it is durable.
     Change(Change),
     /// Looks at the queue.
     Look(Look),
     /// Tells of each of these jobs once it is over.
-    Wait(Vec<JobId>, Waiter),
+    Wait(Box<(Vec<JobId>, Waiter)>),
     /// The tasks of a job run.
     Started(JobId),
     /// The tasks of a job are gone.
-    Finished(JobId, Outcome),
+    Finished(JobId, Box<Outcome>),
     /// They could not be started.
-    NotStarted(JobId, Outcome),
+    NotStarted(JobId, Box<Outcome>),
+}
+
+/// Jobs for the queue.
+pub(super) struct Submit {
+    user: u32,
+    spec: Jobspec,
+    copies: Copies,
+    reply: oneshot::Sender<Taken>,
 }
 
 impl std::fmt::Debug for Command {
@@ -108,8 +118,7 @@ impl Keeping {
         copies: Copies,
     ) -> Result<JobId, String> {
         let (reply, answer) = oneshot::channel();
-        let spec = Box::new(spec);
-        self.tell(Command::Submit { user, spec, copies, reply })
+        self.tell(Command::Submit(Box::new(Submit { user, spec, copies, reply })))
             .await
             .map_err(|closed| closed.to_string())?;
         answer.await.unwrap_or_else(|_| Err(Closed.to_string()))
@@ -152,7 +161,7 @@ impl Keeping {
     ) -> Result<mpsc::UnboundedReceiver<(JobId, Code)>, Closed> {
         // As many messages as jobs at the most: they need no bound of their own.
         let (waiter, ends) = mpsc::unbounded_channel();
-        self.tell(Command::Wait(jobs, waiter)).await?;
+        self.tell(Command::Wait(Box::new((jobs, waiter)))).await?;
         Ok(ends)
     }
 
@@ -194,7 +203,7 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
                     pending: Vec::new(),
                     deferred: Vec::new(),
                     sick: None,
-                    waiters: HashMap::new(),
+                    waiters: BTreeMap::new(),
                     changed,
                     forgotten: log.forgotten,
                 };
@@ -255,8 +264,8 @@ async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<Log, String> {
 /// Answers everything with a refusal.
 async fn refuse(mut commands: mpsc::Receiver<Command>, why: &str) {
     while let Some(command) = commands.recv().await {
-        if let Command::Submit { reply, .. } = command {
-            let _ = reply.send(Err(why.to_owned()));
+        if let Command::Submit(submit) = command {
+            let _ = submit.reply.send(Err(why.to_owned()));
         }
     }
 }
@@ -277,7 +286,8 @@ struct Keeper {
     deferred: Vec<Effect>,
     /// Why the log takes nothing.
     sick: Option<String>,
-    waiters: HashMap<JobId, Vec<Waiter>>,
+    /// Who waits for a job's end.
+    waiters: BTreeMap<JobId, Waiters>,
     changed: watch::Sender<u64>,
     /// Jobs in the log that were forgotten.
     forgotten: usize,
@@ -330,28 +340,29 @@ impl Keeper {
 
     fn obey(&mut self, now: Time, command: Command, answers: &mut Answers) {
         match command {
-            Command::Submit { user, spec, copies, reply } => {
+            Command::Submit(submit) => {
+                let Submit { user, spec, copies, reply } = *submit;
                 if let Some(why) = &self.sick {
                     answers.submitted.push((Err(refused(why)), 0, reply));
                     return;
                 }
                 let before = self.queue.next_id();
-                let first = self.queue.submit(now, user, *spec, &copies).map_err(|e| chain(&e));
+                let first = self.queue.submit(now, user, spec, &copies).map_err(|e| chain(&e));
                 let count = self.queue.next_id().0 - before.0;
                 answers.submitted.push((first, count, reply));
             }
             Command::Change(change) => answers.changed.push(change(&mut self.queue, now)),
             Command::Look(look) => answers.looks.push(look),
-            Command::Wait(jobs, waiter) => answers.waits.push((jobs, waiter)),
+            Command::Wait(wait) => answers.waits.push(*wait),
             Command::Started(job) => drop(self.queue.started(now, job)),
             Command::Finished(job, outcome) => {
                 if outcome.code != 0 && self.leaves() {
                     // It ends because the launcher does: the next one lets it begin again, if it may.
                     let _ = self.queue.tasks_lost(now, job, "the launcher was told to stop");
                 }
-                drop(self.queue.finished(now, job, outcome));
+                drop(self.queue.finished(now, job, *outcome));
             }
-            Command::NotStarted(job, outcome) => drop(self.queue.not_started(now, job, outcome)),
+            Command::NotStarted(job, outcome) => drop(self.queue.not_started(now, job, *outcome)),
         }
     }
 
@@ -474,7 +485,10 @@ impl Keeper {
                 if known.is_none_or(|job| job.state == State::Inactive) {
                     let _ = waiter.send((id, known.and_then(Job::exit_code)));
                 } else {
-                    self.waiters.entry(id).or_default().push(waiter.clone());
+                    let waiters = self.waiters.entry(id);
+                    waiters
+                        .and_modify(|Waiters(_, others)| others.push(waiter.clone()))
+                        .or_insert_with(|| Waiters(waiter.clone(), Vec::new()));
                 }
             }
         }
@@ -507,7 +521,7 @@ impl Keeper {
                 (None, Event::Purge { jobs }) => {
                     for id in jobs.iter().flat_map(|(first, last)| first.0..=last.0) {
                         self.forgotten += 1;
-                        let _ = std::fs::remove_file(spool_path(self.runner.dir(), id));
+                        self.runner.spools().remove(id);
                     }
                 }
                 _ => {}
@@ -516,9 +530,9 @@ impl Keeper {
     }
 
     fn release_waiters(&mut self, id: JobId) {
-        let Some(waiters) = self.waiters.remove(&id) else { return };
+        let Some(Waiters(first, others)) = self.waiters.remove(&id) else { return };
         let code = self.queue.job(id).and_then(Job::exit_code);
-        for waiter in waiters {
+        for waiter in std::iter::once(first).chain(others) {
             let _ = waiter.send((id, code));
         }
     }
@@ -547,7 +561,7 @@ impl Keeper {
         if worth_compacting(self.store().length(), self.forgotten, self.queue.over()) {
             let now = self.clock.now();
             let all = self.queue.compacted(now);
-            match self.store.as_mut().map(|store| store.compact(&all)) {
+            match self.store.as_mut().map(|store| store.compact(all)) {
                 // What was not written yet is in the shorter log.
                 Some(Ok(())) => {
                     let written = std::mem::take(&mut self.pending);
@@ -609,6 +623,12 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The queue's memory is taken in pieces of 32: larger ones are dear to get for the C library.
+    #[test]
+    fn a_command_stays_small() {
+        assert!(size_of::<Command>() <= 24, "{}", size_of::<Command>());
+    }
 
     #[test]
     fn a_log_is_written_anew_only_when_that_makes_it_half_as_long() {

@@ -70,9 +70,14 @@ pub(super) struct Files<'a> {
     pub(super) label: bool,
 }
 
+/// Where the spools of all jobs are.
+pub(super) fn spool_dir(dir: &Path) -> PathBuf {
+    dir.join("output")
+}
+
 /// The spool of a job.
 pub(super) fn spool_path(dir: &Path, job: u64) -> PathBuf {
-    dir.join("output").join(job.to_string())
+    spool_dir(dir).join(job.to_string())
 }
 
 impl Output {
@@ -140,14 +145,15 @@ impl Output {
         }
     }
 
-    /// Nothing more comes.
-    pub(super) fn end(&self) {
+    /// Nothing more comes. Tells whether a spool is left.
+    pub(super) fn end(&self) -> bool {
         let mut state = self.state();
         state.ended = true;
-        state.spool = None;
+        let kept = state.spool.take().is_some();
         state.live.clear();
         drop(state);
         self.changed();
+        kept
     }
 
     /// Reads everything from the beginning.

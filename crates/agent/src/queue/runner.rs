@@ -7,6 +7,7 @@
 use super::keeper::Command;
 use super::output::{Files, Output, Reader, spool_path};
 use super::slurm;
+use super::spools::Spools;
 use crate::broker::Overlay;
 use crate::instance::UNTIL_INPUT_ENDS;
 use crate::instance::signal::{self, Delivery};
@@ -57,6 +58,7 @@ struct Shared {
     overlay: Overlay,
     keeper: mpsc::Sender<Command>,
     dir: PathBuf,
+    spools: Spools,
     running: Mutex<HashMap<JobId, Arc<Running>>>,
     /// Jobs that take their time with no task, and what ends them early.
     simulated: Mutex<HashMap<JobId, oneshot::Sender<()>>>,
@@ -119,13 +121,14 @@ impl Runner {
         dir: PathBuf,
     ) -> Self {
         let (running, simulated) = (Mutex::new(HashMap::new()), Mutex::new(HashMap::new()));
-        let begun = Notify::new();
-        Self { shared: Arc::new(Shared { jobs, overlay, keeper, dir, running, simulated, begun }) }
+        let (spools, begun) = (Spools::new(dir.clone()), Notify::new());
+        let shared = Shared { jobs, overlay, keeper, dir, spools, running, simulated, begun };
+        Self { shared: Arc::new(shared) }
     }
 
-    /// The queue's directory.
-    pub(super) fn dir(&self) -> &Path {
-        &self.shared.dir
+    /// What jobs have left.
+    pub(super) fn spools(&self) -> &Spools {
+        &self.shared.spools
     }
 
     /// The broker.
@@ -171,7 +174,7 @@ impl Runner {
                 let keeper = self.shared.keeper.clone();
                 tokio::spawn(async move {
                     let outcome = Outcome { code: 1, rank: None, message: why };
-                    let _ = keeper.send(Command::NotStarted(id, outcome)).await;
+                    let _ = keeper.send(Command::NotStarted(id, Box::new(outcome))).await;
                 });
                 return;
             }
@@ -199,7 +202,7 @@ impl Runner {
             }
             runner.simulated().remove(&id);
             let outcome = Outcome { code, ..Outcome::default() };
-            let _ = keeper.send(Command::Finished(id, outcome)).await;
+            let _ = keeper.send(Command::Finished(id, Box::new(outcome))).await;
         });
     }
 
@@ -239,7 +242,9 @@ impl Runner {
             }
         };
         let (led, ()) = tokio::join!(led, listening);
-        output.end();
+        if output.end() {
+            shared.spools.left_by(id.0);
+        }
         self.table().remove(&id);
         let _ = shared.keeper.send(ended(id, led)).await;
     }
@@ -292,7 +297,7 @@ impl Runner {
             for broker in gone.collect::<Vec<_>>() {
                 let _ = broker.await;
             }
-            let _ = runner.shared.keeper.send(Command::Finished(id, outcome)).await;
+            let _ = runner.shared.keeper.send(Command::Finished(id, Box::new(outcome))).await;
         });
     }
 
@@ -337,7 +342,7 @@ fn ended(id: JobId, led: Led) -> Command {
     let outcome = finished.outcome;
     let rank = outcome.failure.as_ref().and_then(|failure| failure.rank);
     let code = u8::try_from(outcome.exit_code).unwrap_or(u8::MAX);
-    let told = Outcome { code, rank, message: outcome.message };
+    let told = Box::new(Outcome { code, rank, message: outcome.message });
     // It was refused, or nobody could be told to start it.
     if placement.is_none() { Command::NotStarted(id, told) } else { Command::Finished(id, told) }
 }

@@ -19,6 +19,8 @@ const DRAFT: &str = "events.log.draft";
 const DAMAGED: &str = "events.damaged";
 /// Taken by the broker that has the log.
 const LOCK: &str = "lock";
+/// Bytes of a shorter log that are written at once: all of it may be long.
+const PIECE: usize = 256 << 10;
 /// How long another's lock is waited for.
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -193,26 +195,35 @@ impl Store {
     }
 
     /// Puts a shorter log with the same meaning in the place of this one.
-    pub(super) fn compact(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+    pub(super) fn compact(
+        &mut self,
+        entries: impl IntoIterator<Item = Entry>,
+    ) -> Result<(), StoreError> {
         let failed = |source| StoreError::Compact { path: self.dir.join(LOG), source };
-        let mut bytes = Vec::new();
-        for entry in entries {
-            log::encode(entry, &mut bytes);
-        }
         let draft = self.dir.join(DRAFT);
-        let write = || -> io::Result<File> {
+        let write = || -> io::Result<(File, u64)> {
             let mut file = options().read(true).open(&draft)?;
             file.set_len(0)?;
+            let (mut bytes, mut length) = (Vec::with_capacity(2 * PIECE), 0);
+            for entry in entries {
+                log::encode(&entry, &mut bytes);
+                if bytes.len() > PIECE {
+                    length += bytes.len() as u64;
+                    file.write_all(&bytes)?;
+                    bytes.clear();
+                }
+            }
+            length += bytes.len() as u64;
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs::rename(&draft, self.dir.join(LOG))?;
             File::open(&self.dir)?.sync_all()?;
-            Ok(file)
+            Ok((file, length))
         };
         match write() {
-            Ok(file) => {
+            Ok((file, length)) => {
                 self.file = file;
-                self.length = bytes.len() as u64;
+                self.length = length;
                 self.torn = false;
                 Ok(())
             }
@@ -313,7 +324,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(dir.path()).unwrap().store;
         store.append(&[entry(1), entry(2), entry(3)]).unwrap();
-        store.compact(&[entry(2)]).unwrap();
+        store.compact([entry(2)]).unwrap();
         store.append(&[entry(4)]).unwrap();
         drop(store);
         assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(2), entry(4)]);

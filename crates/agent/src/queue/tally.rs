@@ -1,14 +1,14 @@
 //! How many jobs there are, for the cluster's status, and the end of a cluster that nobody uses.
 //!
 //! Owns: counting, and [`Idle`], which decides when `queue.idleTimeoutSeconds` is over. It changes no
-//! job. Counting walks over all known jobs, so it is done once a second at most.
+//! job. What is told of the cluster is told once a second at most.
 
 use super::keeper::{Closed, Keeping};
 use crate::broker::Overlay;
 use crate::job::Jobs;
 use quorate_contract::config::Program;
 use quorate_contract::status::{BrokerState, QueueCounts};
-use quorate_queue::{Phase, Queue, Standing};
+use quorate_queue::Queue;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -54,17 +54,13 @@ impl Idle {
 
 /// The queue's jobs by what became of them.
 fn count(queue: &Queue) -> QueueCounts {
-    let mut counts = QueueCounts::default();
-    for job in queue.jobs() {
-        let place = match (job.phase(), job.standing()) {
-            (Phase::Pending, _) => &mut counts.pending,
-            (Phase::Running, _) => &mut counts.running,
-            (_, Some(Standing::Completed)) => &mut counts.completed,
-            _ => &mut counts.failed,
-        };
-        *place += 1;
+    let counts = queue.counts();
+    QueueCounts {
+        pending: counts.pending as u64,
+        running: counts.running as u64,
+        completed: counts.completed as u64,
+        failed: counts.failed as u64,
     }
-    counts
 }
 
 /// Starts it, on rank 0.

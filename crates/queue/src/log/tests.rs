@@ -7,7 +7,7 @@ use std::sync::Arc;
 fn submit(id: u64) -> Entry {
     let spec = Arc::new(Jobspec::command("line\nbreak", &["echo", "größer", "a b"]));
     let submission = Submission { user: 1000, element: None, cc: None, spec };
-    Entry { time: Time(7), job: Some(JobId(id)), event: Event::Submit(Box::new(submission)) }
+    Entry { time: Time(7), job: Some(JobId(id)), event: Event::Submit(Arc::new(submission)) }
 }
 
 fn log() -> (Vec<Entry>, Vec<u8>) {
@@ -78,4 +78,28 @@ fn an_entry_of_a_later_version_is_damage_not_silence() {
     let contents = decode(line.as_bytes());
     assert_eq!(contents.damage[0].what, "it is not an entry that this version knows");
     assert_eq!(contents.damage[0].job, Some(JobId(4)));
+}
+
+/// Lines that are put together by hand are those that serde would write.
+#[test]
+fn a_short_line_is_what_serde_makes_of_it() {
+    let events = [
+        Event::Depend {},
+        Event::Priority { priority: 0 },
+        Event::Priority { priority: u32::MAX },
+        Event::Start {},
+        Event::Free {},
+        Event::Clean {},
+        Event::Hold {},
+    ];
+    for (event, job) in events.iter().zip([0, 9, 10, 99, 100, 7, u64::MAX]) {
+        for job in [Some(JobId(job)), None] {
+            let entry = Entry { time: Time(job.map_or(0, |id| id.0)), job, event: event.clone() };
+            let mut line = Vec::new();
+            encode(&entry, &mut line);
+            let text = serde_json::to_string(&entry).unwrap();
+            assert_eq!(String::from_utf8(line[9..].to_vec()).unwrap(), text + "\n");
+            assert_eq!(decode(&line).entries, [entry]);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::{Effect, Queue, QueueError};
 use crate::event::{Event, Outcome};
 use crate::id::JobId;
-use crate::job::{Job, State};
+use crate::job::{Job, Standing, State};
 use crate::time::Time;
 
 impl Queue {
@@ -140,7 +140,7 @@ impl Queue {
     pub fn finished(&mut self, now: Time, id: JobId, outcome: Outcome) -> Result<(), QueueError> {
         let job = self.known(id)?;
         if job.holds_nodes() && job.outcome.is_none() {
-            self.happen(now, id, Event::Finish(Box::new(outcome)));
+            self.happen(now, id, Event::Finish(outcome.shared()));
             self.stirred.push_back(id);
             self.settle(now);
         }
@@ -213,7 +213,9 @@ impl Queue {
         }
         gone.sort_unstable();
         for id in &gone {
-            self.jobs.remove(id);
+            if self.jobs.remove(id).is_some_and(|job| job.standing() == Some(Standing::Completed)) {
+                self.completed -= 1;
+            }
         }
         self.record(now, None, Event::Purge { jobs: runs(&gone) });
         gone.len()

@@ -6,6 +6,7 @@ use crate::id::JobId;
 use crate::job::{Illegal, Job, Standing, State};
 use crate::jobspec::Condition;
 use crate::time::Time;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a job waits for.
@@ -87,9 +88,12 @@ impl Queue {
         if let Some(begin) = job.spec().begin {
             self.timers.insert((begin, id));
         }
-        let name = (job.submission.user, job.spec().name.clone());
-        self.names.entry(name).or_default().insert(id);
-        self.jobs.insert(id, job);
+        let names = self.names.entry(job.submission.user).or_default();
+        match names.get_mut(&job.spec().name) {
+            Some(ids) => drop(ids.insert(id)),
+            None => drop(names.insert(job.spec().name.clone(), BTreeSet::from([id]))),
+        }
+        self.jobs.insert(id, Box::new(job));
     }
 
     /// Applies an event and keeps the indices.
@@ -170,21 +174,28 @@ impl Queue {
     fn leave(&mut self, id: JobId) {
         let job = &self.jobs[&id];
         self.over.insert((job.over_at(), id));
-        let key = (job.submission.user, job.spec().name.clone());
+        self.completed += usize::from(job.standing() == Some(Standing::Completed));
         if let Some(begin) = job.spec().begin {
             self.timers.remove(&(begin, id));
         }
         self.conditions.remove(&id);
-        if let Some(ids) = self.names.get_mut(&key) {
-            ids.remove(&id);
-            // The next of that name may be a singleton that waits.
-            if let Some(next) = ids.first() {
-                self.stirred.push_back(*next);
-            } else {
-                self.names.remove(&key);
-            }
-        }
+        let (user, spec) = (job.submission.user, Arc::clone(&job.submission.spec));
+        // The next of that name may be a singleton that waits.
+        let next = self.unname(user, &spec.name, id);
+        self.stirred.extend(next);
         self.stir_dependents(id);
+    }
+
+    /// Takes a job from those of its user and name that are not over; gives the first that is left.
+    pub(super) fn unname(&mut self, user: u32, name: &str, id: JobId) -> Option<JobId> {
+        let names = self.names.get_mut(&user)?;
+        let ids = names.get_mut(name)?;
+        ids.remove(&id);
+        let next = ids.first().copied();
+        if next.is_none() {
+            names.remove(name);
+        }
+        next
     }
 
     fn stir_dependents(&mut self, id: JobId) {
@@ -207,8 +218,9 @@ impl Queue {
             }
         }
         if spec.singleton {
-            let key = (job.submission.user, spec.name.clone());
-            goes |= self.names.get(&key).and_then(|ids| ids.first()) != Some(&job.id);
+            let names = self.names.get(&job.submission.user);
+            let ids = names.and_then(|names| names.get(&spec.name));
+            goes |= ids.and_then(BTreeSet::first) != Some(&job.id);
         }
         if goes { Wait::Goes } else { Wait::Over }
     }

@@ -4,7 +4,7 @@ use super::lane::LaneState;
 use super::{Queue, QueueError, Settings};
 use crate::event::{Entry, Event};
 use crate::id::JobId;
-use crate::job::{Job, State};
+use crate::job::{Job, Standing, State};
 use crate::jobspec::Jobspec;
 use crate::time::Time;
 use std::collections::{BTreeSet, HashMap};
@@ -56,7 +56,7 @@ impl Queue {
                     set_aside.push((id, reason));
                     continue;
                 };
-                event = Event::Submit(Box::new(copy.with(Arc::clone(spec))));
+                event = Event::Submit(Arc::new(copy.with(Arc::clone(spec))));
             }
             if let Err(reason) = queue.replay_job(time, id, event) {
                 queue.forget(id);
@@ -80,21 +80,18 @@ impl Queue {
     }
 
     /// A log that replays to this queue: the events of the jobs that are still known.
-    pub fn compacted(&self, now: Time) -> Vec<Entry> {
-        let own = |event| Entry { time: now, job: None, event };
-        let mut entries = vec![own(Event::Ids { next: self.next })];
-        entries.extend(
-            self.lanes.values().map(|state| own(Event::Lane(Box::new(state.lane.clone())))),
-        );
-        entries.extend(
-            self.pool
-                .drains()
-                .map(|(rank, reason)| own(Event::Drain { rank, reason: reason.into() })),
-        );
+    pub fn compacted(&self, now: Time) -> impl Iterator<Item = Entry> {
+        let own = move |event| Entry { time: now, job: None, event };
+        let ids = std::iter::once(own(Event::Ids { next: self.next }));
+        let lanes =
+            self.lanes.values().map(move |state| own(Event::Lane(Box::new(state.lane.clone()))));
+        let drains = self.pool.drains();
+        let drains =
+            drains.map(move |(rank, reason)| own(Event::Drain { rank, reason: reason.into() }));
         let mut said: HashMap<*const Jobspec, JobId> = HashMap::new();
-        for job in self.jobs.values() {
+        let jobs = self.jobs().flat_map(move |job| {
             let first = *said.entry(Arc::as_ptr(&job.submission.spec)).or_insert(job.id);
-            entries.extend(job.history.iter().map(|(time, event)| {
+            job.history.iter().map(move |(time, event)| {
                 let event = match event {
                     Event::Submit(submission) if first != job.id => {
                         Event::Copy(Box::new(submission.copy_of(first)))
@@ -102,9 +99,9 @@ impl Queue {
                     event => event.clone(),
                 };
                 Entry { time: *time, job: Some(job.id), event }
-            }));
-        }
-        entries
+            })
+        });
+        ids.chain(lanes).chain(drains).chain(jobs)
     }
 
     fn replay_own(&mut self, event: Event) -> Result<(), QueueError> {
@@ -151,12 +148,9 @@ impl Queue {
             let _ = self.pool.give_back(id);
             self.array_freed(Self::array_of(&job));
         }
-        let key = (job.submission.user, job.spec().name.clone());
-        if let Some(ids) = self.names.get_mut(&key) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.names.remove(&key);
-            }
+        if job.standing() == Some(Standing::Completed) {
+            self.completed -= 1;
         }
+        let _ = self.unname(job.submission.user, &job.spec().name, id);
     }
 }

@@ -50,8 +50,9 @@ impl Queue {
                 limit: job.time_limit,
             })
         });
-        let decision =
-            schedule::pass(self.policy, &mut self.pool, waiting, running, self.depth, now);
+        let (policy, depth) = (self.policy, self.depth);
+        let (pool, seen) = (&mut self.pool, &mut self.seen);
+        let decision = schedule::pass(policy, pool, waiting, running, depth, now, seen);
         self.forecasts = decision.forecasts;
         for (id, allocation) in decision.starts {
             self.happen(now, id, Event::Alloc(allocation));

@@ -78,13 +78,16 @@ impl Queue {
         }
         spec.time_limit = self.admit(&spec)?;
         let first = self.next;
-        let spec = Arc::new(spec);
+        let plain = Arc::new(Submission { user, element: None, cc: None, spec: Arc::new(spec) });
         for (element, cc) in copies.elements(first) {
             let id = self.next;
             self.next = JobId(id.0 + 1);
-            let submission = Box::new(Submission { user, element, cc, spec: Arc::clone(&spec) });
+            let submission = match (element, cc) {
+                (None, None) => Arc::clone(&plain),
+                _ => Arc::new(Submission { user, element, cc, spec: Arc::clone(&plain.spec) }),
+            };
             let event = if id == first {
-                Event::Submit(submission.clone())
+                Event::Submit(Arc::clone(&submission))
             } else {
                 Event::Copy(Box::new(submission.copy_of(first)))
             };

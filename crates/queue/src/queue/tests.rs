@@ -608,7 +608,7 @@ fn numbers_are_never_given_again_not_even_after_a_purge_and_a_restart() {
     assert_eq!(scene.queue.purge(scene.now, Time(0), 1), 2);
     assert_eq!(scene.queue.purge(scene.now, at(1), 9), 1);
     scene.turn();
-    for log in [scene.log.clone(), scene.queue.compacted(scene.now)] {
+    for log in [scene.log.clone(), scene.queue.compacted(scene.now).collect()] {
         let replayed = Queue::replay(Settings::default(), log, []).unwrap();
         assert_eq!(replayed.set_aside, []);
         assert_eq!(replayed.queue.jobs().map(|job| job.id.0).collect::<Vec<_>>(), [waits]);
@@ -679,7 +679,7 @@ fn copies_share_one_specification_in_the_log_and_after_it() {
     scene.turn();
     scene.queue.purge(scene.now, Time::NEVER, usize::MAX);
     scene.turn();
-    for log in [scene.log.clone(), scene.queue.compacted(scene.now)] {
+    for log in [scene.log.clone(), scene.queue.compacted(scene.now).collect()] {
         let replayed = Queue::replay(Settings::default(), log, []).unwrap();
         assert_eq!(replayed.set_aside, []);
         let names: Vec<String> = replayed.queue.jobs().map(|job| job.name().into_owned()).collect();

@@ -7,7 +7,6 @@ use super::{Over, facts_of};
 use crate::job::protocol::{self, kind as stream};
 use crate::queue::facts;
 use crate::queue::keeper::Keeping;
-use crate::queue::output::spool_path;
 use crate::queue::runner::{Running, TERMINAL};
 use crate::queue::talk::{Hear, Say};
 use bytes::Bytes;
@@ -151,7 +150,7 @@ pub(super) async fn follow(
     }
     if part.own {
         // Its client has read it all.
-        let _ = std::fs::remove_file(spool_path(keeping.runner().dir(), job.0));
+        keeping.runner().spools().remove(job.0);
     }
     match facts_of(keeping, vec![job]).await.map(|mut facts| facts.pop()) {
         Ok(Some(facts)) => {
