@@ -276,6 +276,8 @@ pub struct Start<'a> {
     /// The terminal that is all three instead. With a session of its own it is what the session is
     /// controlled from: Ctrl-C there is a signal here.
     pub terminal: Option<&'a CStr>,
+    /// A descriptor that it has under the same number.
+    pub keep: Option<BorrowedFd<'a>>,
     /// A session of its own, otherwise a process group.
     pub own_session: bool,
 }
@@ -327,6 +329,11 @@ pub fn spawn(start: &Start<'_>) -> io::Result<i32> {
                         number,
                     ))?;
                 }
+            }
+            if let Some(keep) = start.keep {
+                // A copy of itself stays open in the new process (POSIX.1-2024), and in no other one.
+                let fd = keep.as_raw_fd();
+                checked(libc::posix_spawn_file_actions_adddup2(&raw mut actions, fd, fd))?;
             }
             if let Some(cwd) = start.cwd {
                 checked(libc::posix_spawn_file_actions_addchdir_np(

@@ -11,9 +11,10 @@ use super::protocol::{
 use super::streams::{End, Stream, feed, pump};
 use super::{Jobs, protocol};
 use crate::broker::{Channel, Overlay, Receiver, Sender};
-use crate::launch::environment::{self, Standing, Variables};
+use crate::launch::environment::{self, Standing};
 use crate::launch::outcome::{Ended, Session, TaskEnd};
 use crate::launch::records::Recorded;
+use crate::launch::spawn::starter::{Order, Starting};
 use crate::launch::spawn::terminal::{self, Size, Terminal};
 use crate::launch::spawn::{self, Start};
 use crate::launch::stdio::{Slowest, Tail};
@@ -26,7 +27,7 @@ use quorate_hostlist::IdSet;
 use quorate_pmi::{Exit, JobSpec, Layout, Offer, RankState, Sequence};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,34 +62,47 @@ struct Started {
     exit: spawn::Exit,
 }
 
-/// Starts a task; at a terminal if there is one for it.
-fn begin(start: &Start<'_>, rank: u32, terminal: Option<Size>) -> Result<Started, TaskEnd> {
-    Ok(match (terminal, rank) {
-        (None, _) => {
-            let task = spawn::start(start)?;
-            Started {
-                pid: task.pid,
-                stdin: task.stdin.map(|pipe| (pipe, End::Closed)),
-                outputs: vec![(kind::OUT, task.stdout), (kind::ERR, task.stderr)],
-                terminal: None,
-                exit: task.exit,
-            }
-        }
-        (Some(size), 0) => {
-            let task = terminal::start(start, size)?;
-            Started {
-                pid: task.pid,
-                stdin: Some((task.input, End::Typed)),
-                outputs: vec![(kind::OUT, task.output)],
-                terminal: Some(task.terminal),
-                exit: task.exit,
-            }
-        }
-        (Some(_), _) => {
-            let (pid, exit) = spawn::start_silent(start)?;
-            Started { pid, stdin: None, outputs: Vec::new(), terminal: None, exit }
-        }
-    })
+/// A task that is about to be started.
+enum Beginning {
+    /// By the thread for it.
+    There(Starting),
+    /// It was started here.
+    Here(Started),
+}
+
+impl Beginning {
+    /// Waits until it is started.
+    async fn begun(self) -> Result<Started, TaskEnd> {
+        let starting = match self {
+            Self::There(starting) => starting,
+            Self::Here(started) => return Ok(started),
+        };
+        let task = starting.begun().await?;
+        Ok(Started {
+            pid: task.pid,
+            stdin: task.stdin.map(|pipe| (pipe, End::Closed)),
+            outputs: vec![(kind::OUT, task.stdout), (kind::ERR, task.stderr)],
+            terminal: None,
+            exit: task.exit,
+        })
+    }
+}
+
+/// Starts a task of a job that has a terminal, which the first has alone.
+fn at_terminal(start: &Start<'_>, rank: u32, size: Size) -> Result<Started, TaskEnd> {
+    if rank == 0 {
+        let task = terminal::start(start, size)?;
+        Ok(Started {
+            pid: task.pid,
+            stdin: Some((task.input, End::Typed)),
+            outputs: vec![(kind::OUT, task.output)],
+            terminal: Some(task.terminal),
+            exit: task.exit,
+        })
+    } else {
+        let (pid, exit) = spawn::start_silent(start)?;
+        Ok(Started { pid, stdin: None, outputs: Vec::new(), terminal: None, exit })
+    }
 }
 
 /// What happens in this pod.
@@ -249,7 +263,7 @@ impl Tasks<'_> {
                 }
             }
         }
-        let argv: Vec<OsString> = command.argv.iter().map(|word| text::decode(word)).collect();
+        let argv: Arc<[OsString]> = command.argv.iter().map(|word| text::decode(word)).collect();
         let mut env = command.env.over(&pod.env);
         environment::pod(self.overlay.settings(), &mut env);
         let mark = environment::marks(self.overlay.settings(), &format!("job-{}", self.launch.job));
@@ -258,8 +272,8 @@ impl Tasks<'_> {
             let socket = self.overlay.settings().socket().into_os_string();
             env.entry(names::SLURM_SOCKET.into()).or_insert(socket);
         }
-        let cwd = match self.directory().await {
-            Ok(cwd) => cwd,
+        let cwd: Arc<Path> = match self.directory().await {
+            Ok(cwd) => cwd.into(),
             Err(end) => {
                 self.none_started(&end);
                 return;
@@ -288,19 +302,36 @@ impl Tasks<'_> {
         let seen = self.accelerators(tasks);
         let stdin = command.stdin;
         self.taken = Slowest::new(self.ranks.len());
+        let mut starting = Vec::with_capacity(self.ranks.len());
         for (local, rank) in self.ranks.clone().into_iter().enumerate() {
             let wants_stdin = stdin.goes_to(rank);
             if !wants_stdin {
                 self.taken.gone(local);
             }
-            let cpus = sets[local].as_deref();
             for (name, value) in seen.get(local).into_iter().flatten() {
                 env.insert((*name).into(), value.into());
             }
-            let started = self.start(&argv, &env, &cwd, cpus, local as u32, rank, wants_stdin);
-            if let Err(end) = started {
-                self.running.push(Running::never(rank));
-                self.ended_unstarted(rank, end);
+            let order = Order {
+                argv: argv.clone(),
+                env: env.clone(),
+                cwd: cwd.clone(),
+                cpus: sets[local].clone(),
+                stdin: wants_stdin,
+                keep: None,
+            };
+            starting.push((rank, self.start(order, local as u32, rank)));
+        }
+        for (rank, beginning) in starting {
+            let begun = match beginning {
+                Ok(beginning) => beginning.begun().await,
+                Err(end) => Err(end),
+            };
+            match begun {
+                Ok(task) => self.runs(rank, task),
+                Err(end) => {
+                    self.running.push(Running::never(rank));
+                    self.ended_unstarted(rank, end);
+                }
             }
         }
         let pids: Vec<i32> = self.running.iter().map(|t| t.pid).filter(|pid| *pid > 0).collect();
@@ -402,18 +433,9 @@ impl Tasks<'_> {
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what differs between the tasks of a pod")]
-    fn start(
-        &mut self,
-        argv: &[OsString],
-        env: &Variables,
-        cwd: &Path,
-        cpus: Option<&[u32]>,
-        local: u32,
-        rank: u32,
-        wants_stdin: bool,
-    ) -> Result<(), TaskEnd> {
-        let mut env = env.clone();
+    /// Has a task started, whose order lacks what is its alone.
+    fn start(&self, mut order: Order, local: u32, rank: u32) -> Result<Beginning, TaskEnd> {
+        let env = &mut order.env;
         let standing = Standing {
             job: &self.launch.queued.unwrap_or(self.launch.job).to_string(),
             rank,
@@ -424,28 +446,24 @@ impl Tasks<'_> {
             cpus_per_task: self.launch.command.cpus_per_task,
             crowded: self.launch.crowded,
         };
-        environment::task(&standing, &mut env);
-        let mut keep = None;
+        environment::task(&standing, env);
         if let Some(server) = &self.server {
-            keep = server
+            order.keep = server
                 .rank_end(rank)
                 .map_err(|error| TaskEnd::NotStarted(format!("no socket for PMI: {error}")))?;
-            let fd = keep.as_ref().map(AsRawFd::as_raw_fd);
+            let fd = order.keep.as_ref().map(AsRawFd::as_raw_fd);
             for (name, value) in server.environment(rank, fd) {
                 env.insert(name.into(), value.into());
             }
         }
-        let keep_fd = keep.as_ref().map(AsFd::as_fd);
-        let start = Start {
-            argv,
-            env: &env,
-            cwd,
-            cpus,
-            stdin: wants_stdin,
-            keep: keep_fd,
-            own_session: true,
-        };
-        let task = begin(&start, rank, self.launch.command.terminal)?;
+        Ok(match self.launch.command.terminal {
+            None => Beginning::There(self.jobs.starter().start(order)),
+            Some(size) => Beginning::Here(at_terminal(&order.as_start(), rank, size)?),
+        })
+    }
+
+    /// Serves a task that runs, to its end.
+    fn runs(&mut self, rank: u32, task: Started) {
         let told = Arc::new(AtomicBool::new(false));
         let index = self.running.len();
         let stdin = task.stdin.map(|(pipe, end)| {
@@ -499,7 +517,6 @@ impl Tasks<'_> {
             let wire = protocol.map(|protocol| protocol.as_str().to_string());
             let _ = here.send(Here::Ended(Box::new(EndedTask { ended, wire, exchanges })));
         });
-        Ok(())
     }
 
     fn none_started(&mut self, end: &TaskEnd) {

@@ -8,6 +8,7 @@ use crate::broker::{Channel, Overlay, Services};
 use crate::launch::affinity::Allowance;
 use crate::launch::environment::Variables;
 use crate::launch::records::{Recorded, Records};
+use crate::launch::spawn::starter::Starter;
 use crate::launch::topology;
 use crate::process_management::Server;
 use bytes::Bytes;
@@ -58,6 +59,7 @@ struct Shared {
     next: AtomicU64,
     records: OnceLock<Records>,
     topology: OnceLock<Option<PathBuf>>,
+    starter: Starter,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +128,7 @@ impl Jobs {
                 next: AtomicU64::new((seconds & 0xffff_ffff) << 20),
                 records: OnceLock::new(),
                 topology: OnceLock::new(),
+                starter: Starter::default(),
             }),
         }
     }
@@ -133,6 +136,11 @@ impl Jobs {
     /// The pod.
     pub fn pod(&self) -> &Pod {
         &self.shared.pod
+    }
+
+    /// Who starts tasks.
+    pub(super) fn starter(&self) -> &Starter {
+        &self.shared.starter
     }
 
     /// The file in the run directory that says what CPUs the pod has; written once. `None` where

@@ -4,14 +4,14 @@
 //! for what goes wrong. It must not decide who starts what.
 //!
 //! Nothing runs between fork and exec, so that the C library may use its quick way (vfork): the CPU
-//! set and the inherited descriptor are set on this thread for the moment of the start.
+//! set is set on this thread for the moment of the start. The kernel stops the thread for that long; tasks
+//! of jobs are started by a thread that has nothing else to do ([`starter`]).
 
 use super::environment::Variables;
 use super::memory;
 use super::outcome::TaskEnd;
 use crate::sys;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
+pub mod starter;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
@@ -72,16 +73,42 @@ pub struct Exit {
     killed_before: u64,
 }
 
+/// A process of which nobody takes note yet.
+#[derive(Debug)]
+struct Unwatched {
+    pid: i32,
+    pidfd: OwnedFd,
+    killed_before: u64,
+}
+
+impl Unwatched {
+    fn new(pid: i32) -> Result<Self, TaskEnd> {
+        match sys::pidfd(pid) {
+            Ok(pidfd) => Ok(Self { pid, pidfd, killed_before: memory::kills_here() }),
+            Err(error) => Err(given_up(pid, &error)),
+        }
+    }
+
+    /// From here on its end is known. Must be called within the runtime.
+    fn watch(self) -> Result<Exit, TaskEnd> {
+        let Self { pid, pidfd, killed_before } = self;
+        match sys::watch(pidfd, tokio::io::Interest::READABLE) {
+            Ok(pidfd) => Ok(Exit { pid, pidfd, killed_before }),
+            Err(error) => Err(given_up(pid, &error)),
+        }
+    }
+}
+
+/// Ends a process whose end nobody would see.
+fn given_up(pid: i32, error: &io::Error) -> TaskEnd {
+    sys::signal_group(pid, libc::SIGKILL);
+    let _ = reap(pid);
+    TaskEnd::NotStarted(format!("cannot watch it: {error}"))
+}
+
 impl Exit {
     fn watch(pid: i32) -> Result<Self, TaskEnd> {
-        let watched = sys::pidfd(pid)
-            .and_then(|pidfd| sys::watch(pidfd, tokio::io::Interest::READABLE))
-            .map(|pidfd| Self { pid, pidfd, killed_before: memory::kills(Path::new("/")) });
-        watched.map_err(|error| {
-            sys::signal_group(pid, libc::SIGKILL);
-            let _ = reap(pid);
-            TaskEnd::NotStarted(format!("cannot watch it: {error}"))
-        })
+        Unwatched::new(pid)?.watch()
     }
 
     /// The end of the process. With `sweep` what is left of its process group is killed first,
@@ -93,9 +120,7 @@ impl Exit {
             sys::signal_group(self.pid, libc::SIGKILL);
         }
         match reap(self.pid) {
-            TaskEnd::Signaled(libc::SIGKILL)
-                if memory::kills(Path::new("/")) > self.killed_before =>
-            {
+            TaskEnd::Signaled(libc::SIGKILL) if memory::kills_here() > self.killed_before => {
                 TaskEnd::OutOfMemory
             }
             end => end,
@@ -117,7 +142,54 @@ fn reap(pid: i32) -> TaskEnd {
 
 /// Starts a task in a process group of its own, with `own_session` also a session.
 pub fn start(start: &Start<'_>) -> Result<Task, TaskEnd> {
-    let failed = |error: io::Error| TaskEnd::NotStarted(format!("no pipes for it: {error}"));
+    begin(start)?.adopt()
+}
+
+/// A task that runs, before the runtime knows of it.
+#[derive(Debug)]
+struct Begun {
+    process: Unwatched,
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Begun {
+    /// Hands it to the runtime.
+    fn adopt(self) -> Result<Task, TaskEnd> {
+        let Self { process, stdin, stdout, stderr } = self;
+        let pid = process.pid;
+        let exit = process.watch()?;
+        let adopt = || -> io::Result<_> {
+            let stdin = stdin.map(pipe::Sender::from_owned_fd).transpose()?;
+            let stdout = pipe::Receiver::from_owned_fd(stdout)?;
+            Ok((stdin, stdout, pipe::Receiver::from_owned_fd(stderr)?))
+        };
+        match adopt() {
+            Ok((stdin, stdout, stderr)) => Ok(Task { pid, stdin, stdout, stderr, exit }),
+            Err(error) => {
+                sys::signal_group(pid, libc::SIGKILL);
+                let _ = reap(pid);
+                Err(without_pipes(error))
+            }
+        }
+    }
+
+    /// Ends it: nobody wants it any more.
+    fn end(self) {
+        sys::signal_group(self.process.pid, libc::SIGKILL);
+        let _ = reap(self.process.pid);
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over results")]
+fn without_pipes(error: io::Error) -> TaskEnd {
+    TaskEnd::NotStarted(format!("no pipes for it: {error}"))
+}
+
+/// Starts a task, on any thread.
+fn begin(start: &Start<'_>) -> Result<Begun, TaskEnd> {
+    let failed = without_pipes;
     let (stdin, to_task) = if start.stdin {
         let (reader, writer) = io::pipe().map_err(failed)?;
         (OwnedFd::from(reader), Some(OwnedFd::from(writer)))
@@ -130,20 +202,8 @@ pub fn start(start: &Start<'_>) -> Result<Task, TaskEnd> {
     let pid = spawn(start, Some(streams), None)?;
     // From here on only the task holds its ends.
     drop((stdin, its_stdout, its_stderr));
-    let exit = Exit::watch(pid)?;
-    let adopt = || -> io::Result<_> {
-        let stdin = to_task.map(pipe::Sender::from_owned_fd).transpose()?;
-        let stdout = pipe::Receiver::from_owned_fd(stdout.into())?;
-        Ok((stdin, stdout, pipe::Receiver::from_owned_fd(stderr.into())?))
-    };
-    match adopt() {
-        Ok((stdin, stdout, stderr)) => Ok(Task { pid, stdin, stdout, stderr, exit }),
-        Err(error) => {
-            sys::signal_group(pid, libc::SIGKILL);
-            let _ = reap(pid);
-            Err(failed(error))
-        }
-    }
+    let process = Unwatched::new(pid)?;
+    Ok(Begun { process, stdin: to_task, stdout: stdout.into(), stderr: stderr.into() })
 }
 
 /// Starts a command that shares this process's stdin, stdout and stderr, in its own process group.
@@ -190,13 +250,10 @@ fn spawn(
         cwd: cwd.as_deref(),
         streams,
         terminal,
+        keep: start.keep,
         own_session: start.own_session,
     };
-    bound(start.cpus, || match start.keep {
-        Some(fd) => inheriting(fd, || sys::spawn(&process)),
-        None => sys::spawn(&process),
-    })
-    .map_err(|error| refused(&program, &error))
+    bound(start.cpus, || sys::spawn(&process)).map_err(|error| refused(&program, &error))
 }
 
 /// Runs `action` while this thread, and what it starts, is bound to these CPUs.
@@ -206,14 +263,6 @@ fn bound<T>(cpus: Option<&[u32]>, action: impl FnOnce() -> io::Result<T>) -> io:
     sys::bind(cpus)?;
     let result = action();
     sys::bind(&before)?;
-    result
-}
-
-/// Runs `action` while `fd` passes through exec.
-fn inheriting<T>(fd: BorrowedFd<'_>, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    fcntl(fd.as_fd(), FcntlArg::F_SETFD(FdFlag::empty()))?;
-    let result = action();
-    fcntl(fd.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     result
 }
 
