@@ -25,8 +25,11 @@ use std::path::Path;
 pub(crate) const NAMES: &[&str] =
     &["bringup", "launch", "queue", "mpi", "rsh", "fence", "local", "controller", "cluster"];
 
-/// Runs one benchmark or all; answers whether every target was met. `options` are for the program that
-/// measures the operator, which must be named then.
+/// The benchmark of the job queue.
+const QUEUE: &str = "queue";
+
+/// Runs one benchmark or all; answers whether every target was met. `options` are for one that takes any,
+/// which must be named then.
 pub(crate) fn run(
     name: Option<&str>,
     json_file: Option<&Path>,
@@ -34,8 +37,8 @@ pub(crate) fn run(
 ) -> Result<bool> {
     let clock = Clock::start();
     ensure!(
-        options.is_empty() || name.is_some_and(operator::measures),
-        "only the benchmarks controller and cluster take options"
+        options.is_empty() || name.is_some_and(|name| operator::measures(name) || name == QUEUE),
+        "only the benchmarks queue, controller and cluster take options"
     );
     if let Some(name) = name {
         ensure!(
@@ -54,8 +57,8 @@ pub(crate) fn run(
         clock.say(format!("== {each}"));
         let outcome = if operator::measures(each) {
             operator::run(each, options, clock)
-        } else if *each == "queue" {
-            queue::run(&dist, clock)
+        } else if *each == QUEUE {
+            queue::run(&dist, options, clock)
         } else {
             suite::run(each, &dist, clock)
         };

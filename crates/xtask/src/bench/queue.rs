@@ -3,25 +3,26 @@
 //! Clusters of brokers on this machine are up meanwhile; commands are typed from outside, through the
 //! launcher's socket, as in its pod.
 
+mod cluster;
+mod slurm;
+
 use super::figure::Figure;
-use super::rounds::{Contestant, Rounds};
+use super::rounds::Rounds;
 use crate::dist::Dist;
 use crate::tally::Clock;
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use cluster::{Cluster, until};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
-/// Until a cluster is up, or up again.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks.
-const STEP: Duration = Duration::from_millis(5);
+/// The option that has Slurm measured beside it.
+const PEERS: &str = "--peers";
 
 /// Measures everything.
-pub(super) fn run(dist: &Dist, clock: Clock) -> Result<Vec<Figure>> {
+pub(super) fn run(dist: &Dist, options: &[String], clock: Clock) -> Result<Vec<Figure>> {
+    if let Some(option) = options.iter().find(|option| *option != PEERS) {
+        bail!("{option}: queue has no option but {PEERS}");
+    }
     let mut figures = Vec::new();
     for size in [1, 4] {
         clock.say(format!("queue: programs, {size} brokers"));
@@ -48,10 +49,40 @@ pub(super) fn run(dist: &Dist, clock: Clock) -> Result<Vec<Figure>> {
         let what = format!("{count} simulated jobs");
         figures.push(Figure::of("queue", what, "ms", &rounds.run()?["simulated"]).target(target));
     }
+    clock.say("queue: clusters within a cluster");
+    figures.extend(nested(dist)?);
     clock.say("queue: submissions");
     figures.extend(submissions(dist)?);
     clock.say("queue: 100,000 jobs that wait");
     figures.extend(restart(dist)?);
+    if options.iter().any(|option| option == PEERS) {
+        clock.say("queue: Slurm");
+        figures.extend(slurm::figures(clock)?);
+    }
+    Ok(figures)
+}
+
+/// Nested instances on two of four brokers, and many tiny jobs of one queue and of four queues within it.
+fn nested(dist: &Dist) -> Result<Vec<Figure>> {
+    /// Tiny jobs of all queues together.
+    const TINY: u32 = 4096;
+    let cluster = Cluster::start(dist, 4, 4)?;
+    let alloc = cluster.verb("alloc", "alloc", &["-N2", "--", "true"]);
+    let batch = cluster.verb("batch", "batch", &["-N2", "--wait", "-Q", "--wrap", "true"]);
+    let samples = Rounds { warm_up: 3, count: 20, contestants: vec![alloc, batch] }.run()?;
+    let mut figures = vec![
+        Figure::of("queue", "4 brokers: alloc -N2 true", "ms", &samples["alloc"]).target(30.0),
+        Figure::of("queue", "4 brokers: batch -N2, true + wait", "ms", &samples["batch"])
+            .target(30.0),
+    ];
+    let flat = cluster.submits("flat", &["--bcc", &format!("1-{TINY}"), "--wait", "-Q", "true"]);
+    let within = format!("{} submit --bcc 1-{} --wait -Q true", cluster.agent.display(), TINY / 4);
+    let words = ["--bcc", "1-4", "-N1", "-n4", "--wait", "-Q", "--wrap", &within];
+    let tree = cluster.verb("tree", "batch", &words);
+    let samples = Rounds { warm_up: 0, count: 3, contestants: vec![flat, tree] }.run()?;
+    figures.push(Figure::of("queue", format!("{TINY} x true, one queue"), "ms", &samples["flat"]));
+    let what = format!("{TINY} x true, in 4 nested instances");
+    figures.push(Figure::of("queue", what, "ms", &samples["tree"]));
     Ok(figures)
 }
 
@@ -104,120 +135,4 @@ fn restart(dist: &Dist) -> Result<Vec<Figure>> {
         Figure::of("queue", "memory of a waiting job", "KiB", &[memory]).target(2.0),
         Figure::of("queue", "restart with 100,000 jobs", "s", &times).target(1.0),
     ])
-}
-
-/// A cluster that is up until it is dropped.
-struct Cluster {
-    agent: PathBuf,
-    control: PathBuf,
-    socket: PathBuf,
-    starter: Child,
-    _dir: Scratch,
-}
-
-impl Cluster {
-    fn start(dist: &Dist, size: u32, slots: u32) -> Result<Self> {
-        let dir = Scratch::new()?;
-        let control = dir.0.join("control.sock");
-        let mut command = Command::new(&dist.agent);
-        command
-            .args(["start", "--test-size", &size.to_string(), "--slots", &slots.to_string()])
-            .arg("--control")
-            .arg(&control)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let starter = command.spawn().context("start a cluster")?;
-        let (agent, socket) = (dist.agent.clone(), PathBuf::new());
-        let mut cluster = Self { agent, control, socket, starter, _dir: dir };
-        until("a cluster to be up", || {
-            let Ok(run_dir) = cluster.run_dir() else { return Ok(false) };
-            cluster.socket = run_dir.join("agent.sock");
-            let mut ready = cluster.command(&["ready"]);
-            Ok(ready.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
-        })?;
-        Ok(cluster)
-    }
-
-    /// Where the launcher keeps its socket.
-    fn run_dir(&self) -> Result<PathBuf> {
-        let mut command = Command::new(&self.agent);
-        command.args(["testbed", "status", "-o", "json", "--control"]).arg(&self.control);
-        let output = command.stderr(Stdio::null()).output().context("start the agent")?;
-        let status: Value = serde_json::from_slice(&output.stdout).context("read the status")?;
-        let dir = status.pointer("/brokers/0/runDir").and_then(Value::as_str);
-        Ok(PathBuf::from(dir.context("the status names no run directory")?))
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.agent);
-        command.args(words).env("QUORATE_SOCKET", &self.socket);
-        command
-    }
-
-    fn typed(&self, label: &str, words: &[&str]) -> Contestant {
-        let socket = self.socket.display().to_string();
-        Contestant::new(label, words.iter().copied()).environment([("QUORATE_SOCKET", socket)])
-    }
-
-    fn submits(&self, label: &str, words: &[&str]) -> Contestant {
-        let agent = self.agent.display().to_string();
-        self.typed(label, &[&[agent.as_str(), "submit"], words].concat())
-    }
-
-    /// The process of the launcher's broker.
-    fn broker(&self) -> Result<u32> {
-        let path = self.socket.with_file_name("broker.pid");
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        text.trim().parse().context("the broker's number is none")
-    }
-
-    /// KiB of memory of the launcher's broker.
-    fn resident(&self) -> Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.broker()?))
-            .context("read the broker's memory")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        number.context("the broker's memory is not told")
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let pid = self.starter.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &pid]).status();
-        if told.is_err() {
-            let _ = self.starter.kill();
-        }
-        let _ = self.starter.wait();
-    }
-}
-
-/// A short directory: the name of a socket has hardly more than 100 characters.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        let unique = format!("quorate-bench-{}", std::process::id());
-        let dir = std::env::temp_dir().join(unique);
-        fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
-        Ok(Self(dir))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(Path::new(&self.0));
-    }
-}
-
-fn until(what: &str, mut look: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    while !look()? {
-        if Instant::now() > deadline {
-            bail!("waited {PATIENCE:?} in vain for {what}");
-        }
-        sleep(STEP);
-    }
-    Ok(())
 }
