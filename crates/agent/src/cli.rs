@@ -12,6 +12,7 @@ use crate::queue::arguments::{
     WaitArgs,
 };
 use crate::queue::by_rank::ByRankArgs;
+use crate::queue::top::TopArgs;
 use crate::queue::work::{ScriptArgs, WorkArgs};
 use crate::queue::{slurm, work};
 use crate::{broker, install, instance, query, rsh, start, testbed, version};
@@ -88,6 +89,7 @@ enum Verb {
     Work(WorkArgs),
     #[command(hide = true)]
     SubmitScript(ScriptArgs),
+    Top(TopArgs),
     Tree(instance::tree::Args),
     Proxy(instance::proxy::Args),
     Hosts(HostsArgs),
@@ -145,6 +147,7 @@ impl Cli {
             Verb::ByRank(args) => args.run(),
             Verb::Work(args) => args.run(),
             Verb::SubmitScript(args) => args.run(),
+            Verb::Top(args) => args.run(),
             Verb::Tree(args) => instance::tree::run(&args),
             Verb::Proxy(args) => instance::proxy::run(&args),
             Verb::Hosts(args) => Ok(args.run()),

@@ -14,6 +14,7 @@ pub mod arguments;
 pub mod by_rank;
 mod client;
 mod facts;
+pub mod flux;
 mod keeper;
 mod output;
 pub mod protocol;
@@ -26,6 +27,7 @@ mod store;
 mod table;
 mod talk;
 mod tally;
+pub mod top;
 mod verbs;
 pub mod work;
 

@@ -16,6 +16,8 @@ mod asking;
 mod control;
 #[path = "queue/durability.rs"]
 mod durability;
+#[path = "queue/flux.rs"]
+mod flux;
 #[path = "queue/nested.rs"]
 mod nested;
 #[path = "cluster/pods.rs"]

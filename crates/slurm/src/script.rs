@@ -85,7 +85,7 @@ pub fn options(name: &str, text: &str) -> Result<Vec<(Directive, Parsed)>, Optio
 
 /// Words parted by blanks, without their quotes, up to a `#` at the beginning of a word; fails with
 /// the quote that stays open.
-pub(crate) fn words(text: &str) -> Result<Vec<String>, char> {
+pub fn words(text: &str) -> Result<Vec<String>, char> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {

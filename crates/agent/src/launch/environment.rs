@@ -178,6 +178,18 @@ pub fn task(standing: &Standing<'_>, all: &mut Variables) {
             all.insert(name.into(), value.into());
         }
     }
+    if all.contains_key(OsStr::new(crate::queue::flux::VARIABLE)) {
+        let id = standing.job.parse().map(quorate_queue::JobId);
+        let id = id.map_or_else(|_| standing.job.to_owned(), crate::queue::flux::f58);
+        for (name, value) in [
+            ("FLUX_JOB_ID", id),
+            ("FLUX_JOB_SIZE", standing.size.to_string()),
+            ("FLUX_TASK_RANK", standing.rank.to_string()),
+            ("FLUX_TASK_LOCAL_ID", standing.local_rank.to_string()),
+        ] {
+            all.insert(name.into(), value.into());
+        }
+    }
     let mut default = |name: &str, value: String| {
         all.entry(name.into()).or_insert_with(|| value.into());
     };

@@ -122,7 +122,7 @@ fn shown(text: &str) -> Result<Shown, String> {
 }
 
 /// The moment, for tables.
-fn now() -> Time {
+pub(super) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -140,6 +140,24 @@ pub(super) fn list<T: DeserializeOwned>(
     Ok((all, code))
 }
 
+/// Asks a question whose answers are lists, and says nothing: what went wrong is the error, unless
+/// something came nevertheless.
+pub(super) fn quiet_list<T: DeserializeOwned>(
+    socket: &Path,
+    question: &Question,
+) -> anyhow::Result<Vec<T>> {
+    let mut all = Vec::new();
+    let end = converse(socket, &hello(question, Own::default()), |answer| {
+        let some: Vec<T> = read(&answer)?;
+        all.extend(some);
+        Ok(())
+    })?;
+    match end.error {
+        Some(error) if all.is_empty() => Err(anyhow::Error::msg(error)),
+        _ => Ok(all),
+    }
+}
+
 /// Reads an answer.
 pub(super) fn read<T: DeserializeOwned>(answer: &Bytes) -> anyhow::Result<T> {
     serde_json::from_slice(answer).context("the broker's answer is not understood")

@@ -24,11 +24,23 @@ pub(super) use show::answer;
 pub(super) use submit::script;
 
 /// All names that this program answers to.
-pub const NAMES: [&str; 8] =
-    ["sbatch", "srun", "salloc", "squeue", "scancel", "sinfo", "sacct", "scontrol"];
+pub const NAMES: [&str; 9] = [
+    "sbatch",
+    "srun",
+    "salloc",
+    "squeue",
+    "scancel",
+    "sinfo",
+    "sacct",
+    "scontrol",
+    crate::queue::flux::NAME,
+];
 
 /// Runs the command of a name with its words; gives the code to exit with.
 pub fn run(name: &str, words: impl Iterator<Item = OsString>) -> i32 {
+    if name == crate::queue::flux::NAME {
+        return crate::queue::flux::run(words);
+    }
     let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let done = match name {
         "sbatch" => submit::run(&words),

@@ -219,3 +219,40 @@ fn a_shell_in_an_allocation_has_the_terminal_it_was_typed_at() {
     assert!(code == 4 && screen.contains("30 100\r\n"), "{code}: {screen:?}");
     wait_for(&pods, 1, "completed");
 }
+
+#[test]
+fn the_full_screen_shows_jobs_changes_them_and_leaves_the_terminal_whole() {
+    let pods = cluster(1);
+    submit(&pods, 0, &["--name", "relax", "sleep", "1000"]);
+    submit(&pods, 0, &["--name", "waits", "--urgency", "0", "true"]);
+    wait_started(&pods, 1);
+    let mut desk = Desk::type_verb(&pods, 0, AGENT, &["top", "--delay", "0.2"]);
+    desk.see("queue default: 1 running, 1 waiting");
+    desk.see("relax");
+    assert!(desk.is_raw());
+    desk.hit("c");
+    desk.see("cancel job 1 (relax)? y or n");
+    desk.hit("y");
+    desk.see("job 1 is cancelled");
+    desk.see("queue default: 0 running, 1 waiting");
+    desk.hit("q");
+    let (code, screen) = desk.end();
+    assert_eq!(code, 0);
+    // From the other screen back to the first, with a cursor.
+    assert!(
+        screen.starts_with("\u{1b}[?1049h") && screen.ends_with("\u{1b}[?25h\u{1b}[?1049l"),
+        "{screen:?}"
+    );
+    wait_for(&pods, 1, "INACTIVE");
+    let desk = Desk::type_verb(&pods, 0, AGENT, &["top"]);
+    wait("raw mode", || desk.is_raw().then_some(()));
+    signal(desk.child.id().cast_signed(), 15);
+    assert_eq!(desk.end().0, 128 + 15);
+    let output = run(&pods, 0, &["top"]);
+    assert_eq!(crate::typing::code(&output), 0);
+    assert!(
+        stdout(&output).contains("waits") && !stdout(&output).contains('\u{1b}'),
+        "{}",
+        stdout(&output)
+    );
+}

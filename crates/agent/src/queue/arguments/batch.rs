@@ -49,12 +49,26 @@ impl BatchArgs {
             Ok(Some(args)) => &args.submit.clone(),
             Err(why) => return Ok(misused(&why)),
         };
+        Self::run_script(submit, text, &name)
+    }
+
+    fn run_script(submit: &SubmitArgs, text: String, name: &str) -> anyhow::Result<i32> {
         let args = submit.command.iter().skip(1).map(text::encode).collect();
-        submit.run_as(Program::Script { text, args }, &name)
+        submit.run_as(Program::Script { text, args }, name)
+    }
+
+    /// Submits a script that was read, whose lines were looked at; gives the code to exit with.
+    pub(in crate::queue) fn run_text(&self, text: String, name: &str) -> anyhow::Result<i32> {
+        Self::run_script(&self.submit, text, name)
+    }
+
+    /// What the job is to be.
+    pub(in crate::queue) fn submit_mut(&mut self) -> &mut SubmitArgs {
+        &mut self.submit
     }
 
     /// The script's text and its name.
-    fn script(&self) -> Result<(String, String), String> {
+    pub(in crate::queue) fn script(&self) -> Result<(String, String), String> {
         if let Some(line) = &self.wrap {
             return Ok((format!("#!/bin/sh\n{line}\n"), "wrap".to_owned()));
         }

@@ -9,7 +9,7 @@ use crate::queue::client::{self, Own, Submissions};
 use crate::queue::protocol::{Copies, JobFacts, Question, Submit, Submitted, Taken, Then};
 use clap::Args;
 use quorate_contract::exit;
-use quorate_queue::{Constraint, EarlySignal, Jobspec, Program, Request, Streams};
+use quorate_queue::{Constraint, EarlySignal, JobId, Jobspec, Program, Request, Streams};
 use quorate_slurm::value::ArrayRange;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -141,6 +141,12 @@ pub struct SubmitArgs {
     /// Say whether it would be taken, and submit nothing
     #[arg(long, conflicts_with = "dry_run")]
     test_only: bool,
+    /// Of an alias that calls jobs otherwise: how.
+    #[arg(skip)]
+    called: Option<fn(JobId) -> String>,
+    /// It is there for this process alone.
+    #[arg(skip)]
+    own: bool,
     #[command(flatten)]
     pub(super) place: Where,
     /// The program and its arguments
@@ -231,6 +237,43 @@ impl SubmitArgs {
         })?
     }
 
+    /// Sets an option of the start.
+    pub(in crate::queue) fn option(&mut self, name: &str, value: &str) {
+        self.option.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Sets a label.
+    pub(in crate::queue) fn word(&mut self, name: &str, value: &str) {
+        self.label.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Gives the task of rank 0 a terminal.
+    pub(in crate::queue) fn terminal(&mut self) {
+        self.pty = true;
+    }
+
+    /// Shows the job here to its end, which ends with this process.
+    pub(in crate::queue) fn shown(&mut self) {
+        (self.watch, self.own, self.quiet) = (true, true, true);
+        if self.input.is_none() && !self.pty {
+            self.input = Some("-".to_owned());
+        }
+    }
+
+    /// Names jobs by `called`, and lets them find the variables and the name of Flux.
+    pub(in crate::queue) fn of_flux(&mut self, called: fn(JobId) -> String) {
+        self.called = Some(called);
+        self.env.push(format!("{}=1", crate::queue::flux::VARIABLE));
+        self.env.push(format!("{}=1", quorate_contract::env::SLURM));
+    }
+
+    /// Sends output to a file, if nothing was said of it.
+    pub(in crate::queue) fn output_unless_said(&mut self, file: &str) {
+        if self.output.is_none() && !self.watch {
+            self.output = Some(file.to_owned());
+        }
+    }
+
     /// Whether who attaches gives it standard input.
     fn takes_input(&self) -> bool {
         self.pty || self.input.as_deref() == Some("-")
@@ -246,7 +289,8 @@ impl SubmitArgs {
         }
         let ids = submitted.first.0..submitted.first.0 + submitted.count;
         let text = ids.fold(String::new(), |mut text, id| {
-            text.push_str(&id.to_string());
+            let called = self.called.map_or_else(|| id.to_string(), |name| name(JobId(id)));
+            text.push_str(&called);
             text.push('\n');
             text
         });
@@ -265,7 +309,7 @@ impl SubmitArgs {
             (None, None) => Copies::One,
         };
         let then = if self.watch {
-            Then::Attach { stdin: self.takes_input(), own: false }
+            Then::Attach { stdin: self.takes_input(), own: self.own }
         } else if self.wait {
             Then::Wait { tell: self.progress || !self.quiet }
         } else {
