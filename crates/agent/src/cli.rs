@@ -30,12 +30,12 @@ pub struct Cli {
     verb: Verb,
 }
 
-/// The command line of a [`Frequent`] verb.
+/// The command line of a verb that is one of few.
 #[derive(Debug, Parser)]
 #[command(name = "quorate-agent", version, propagate_version = true, max_term_width = 100)]
-struct Brief {
+struct Brief<V: Subcommand> {
     #[command(subcommand)]
-    verb: Frequent,
+    verb: V,
 }
 
 /// Verbs that are started over and over, or that stay. The command line of one of these is read
@@ -49,13 +49,30 @@ enum Frequent {
     Submit(Box<SubmitArgs>),
 }
 
+/// Verbs of which each nested instance is made, read alone too.
+#[derive(Debug, Subcommand)]
+enum Nested {
+    Start(start::Args),
+    /// Wait for the end of standard input
+    #[command(name = instance::UNTIL_INPUT_ENDS, hide = true)]
+    UntilInputEnds,
+}
+
+/// Verbs by which nested instances are asked for, read alone too.
+#[derive(Debug, Subcommand)]
+enum Nesting {
+    Batch(Box<BatchArgs>),
+    Alloc(Box<AllocArgs>),
+}
+
 /// What can be asked of the agent.
 #[derive(Debug, Subcommand)]
 enum Verb {
     #[command(flatten)]
     Frequent(Frequent),
     Install(install::Args),
-    Start(start::Args),
+    #[command(flatten)]
+    Nested(Nested),
     #[command(subcommand)]
     Testbed(testbed::Verb),
     #[command(subcommand)]
@@ -78,11 +95,8 @@ enum Verb {
     #[command(subcommand)]
     Resource(ResourceVerb),
     Exec(ExecArgs),
-    Batch(Box<BatchArgs>),
-    Alloc(Box<AllocArgs>),
-    /// Wait for the end of standard input
-    #[command(name = instance::UNTIL_INPUT_ENDS, hide = true)]
-    UntilInputEnds,
+    #[command(flatten)]
+    Nesting(Nesting),
     #[command(name = "by-rank", hide = true)]
     ByRank(ByRankArgs),
     #[command(name = work::VERB, hide = true)]
@@ -107,12 +121,18 @@ enum Verb {
 impl Cli {
     /// Reads all words of a command line, the name that it was called by first.
     pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        let verb = words.get(1).and_then(|word| word.to_str());
-        if verb.is_some_and(Frequent::has_subcommand) {
-            return Brief::try_parse_from(words)
-                .map(|brief| Self { verb: Verb::Frequent(brief.verb) });
+        fn alone<V: Subcommand>(
+            words: &[OsString],
+            among: fn(V) -> Verb,
+        ) -> Result<Cli, clap::Error> {
+            Brief::try_parse_from(words).map(|Brief { verb }| Cli { verb: among(verb) })
         }
-        Self::try_parse_from(words)
+        match words.get(1).and_then(|word| word.to_str()) {
+            Some(verb) if Frequent::has_subcommand(verb) => alone(words, Verb::Frequent),
+            Some(verb) if Nested::has_subcommand(verb) => alone(words, Verb::Nested),
+            Some(verb) if Nesting::has_subcommand(verb) => alone(words, Verb::Nesting),
+            _ => Self::try_parse_from(words),
+        }
     }
 
     /// Runs the verb; gives the code to exit with.
@@ -123,7 +143,7 @@ impl Cli {
             Verb::Frequent(Frequent::Run(args)) => Ok(args.run()),
             Verb::Frequent(Frequent::Submit(args)) => args.run(),
             Verb::Install(args) => install::run(&args),
-            Verb::Start(args) => start::run(&args, &launching()),
+            Verb::Nested(Nested::Start(args)) => start::run(&args, &launching()),
             Verb::Testbed(verb) => testbed::run(verb),
             Verb::Overlay(verb) => query::overlay::run(verb),
             Verb::Jobs(args) => args.run(),
@@ -141,9 +161,9 @@ impl Cli {
             Verb::Queue(verb) => verb.run(),
             Verb::Resource(verb) => verb.run(),
             Verb::Exec(args) => Ok(args.run()),
-            Verb::Batch(args) => args.run(),
-            Verb::Alloc(args) => args.run(),
-            Verb::UntilInputEnds => instance::until_input_ends(),
+            Verb::Nesting(Nesting::Batch(args)) => args.run(),
+            Verb::Nesting(Nesting::Alloc(args)) => args.run(),
+            Verb::Nested(Nested::UntilInputEnds) => instance::until_input_ends(),
             Verb::ByRank(args) => args.run(),
             Verb::Work(args) => args.run(),
             Verb::SubmitScript(args) => args.run(),
@@ -202,7 +222,9 @@ mod tests {
     #[test]
     fn a_command_line_is_sound() {
         Cli::command().debug_assert();
-        Brief::command().debug_assert();
+        Brief::<Frequent>::command().debug_assert();
+        Brief::<Nested>::command().debug_assert();
+        Brief::<Nesting>::command().debug_assert();
     }
 
     #[test]
@@ -219,6 +241,14 @@ mod tests {
             "quorate-agent run -n many true",
             "quorate-agent submit --help",
             "quorate-agent submit -n 2 sleep 1",
+            "quorate-agent start --help",
+            "quorate-agent start --test-size 0",
+            "quorate-agent start -- ./script.sh --help",
+            "quorate-agent until-input-ends",
+            "quorate-agent batch --help",
+            "quorate-agent batch -N2 --wrap true",
+            "quorate-agent alloc -N2 --bg true",
+            "quorate-agent alloc -N2 -n8 -- make check",
         ] {
             let words = words(line);
             let (alone, among) = (Cli::read(&words), Cli::try_parse_from(&words));
