@@ -6,10 +6,12 @@
 //! tasks as lost.
 //!
 //! The journal is lines of JSON, a [`Line`] each, appended while the broker lives and emptied when
-//! nothing runs: a file for each job would cost more than starting a task. The start time (field
-//! 22 of `/proc/PID/stat`, proc(5)) tells a task from a later process with its number.
+//! nothing runs: a file for each job would cost more than starting a task. When the line was written
+//! tells a task from a later process with its number: that starts (field 22 of `/proc/PID/stat`,
+//! proc(5)) when the task has been reaped.
 
 use crate::sys;
+use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,6 +22,9 @@ use std::sync::{Arc, Mutex};
 /// The journal within the run directory.
 pub const JOURNAL: &str = "tasks/journal";
 
+/// Clock ticks of a second (`USER_HZ`): the same on all machines that the agent is built for.
+const TICKS: u64 = 100;
+
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -28,7 +33,8 @@ pub enum Line {
     Begun {
         /// What: `job-5`, `program`, `rsh-3`. Unique in the life of a broker.
         name: String,
-        /// Its process groups with the start time of their leaders.
+        /// Its process groups, and a moment at which their leaders had not been reaped: clock ticks since
+        /// the boot of the machine.
         groups: Vec<(i32, u64)>,
     },
     /// It has ended, and nothing is left of it.
@@ -77,9 +83,11 @@ impl Records {
         Ok(Self { journal: Arc::new(Mutex::new(Journal { file, running: 0 })) })
     }
 
-    /// Writes the process groups of something down.
+    /// Writes the process groups of something down. Their leaders must be unreaped children of this
+    /// process.
     pub fn write(&self, name: &str, pids: &[i32]) -> io::Result<Recorded> {
-        let groups = pids.iter().filter_map(|pid| Some((*pid, start_time(*pid)?))).collect();
+        let now = now()?;
+        let groups = pids.iter().map(|pid| (*pid, now)).collect();
         self.append(&Line::Begun { name: name.to_string(), groups })?;
         Ok(Recorded { records: self.clone(), name: name.to_string() })
     }
@@ -109,11 +117,11 @@ pub fn sweep(run_dir: &Path) -> Option<Vec<String>> {
             Err(_) => {}
         }
     }
-    let kill = |(pid, started): &(i32, u64)| {
+    let kill = |(pid, written): &(i32, u64)| {
         // The leader may be gone while others of its group live; a group's number is not given
         // out again as long as the group has members.
         let mine = match start_time(*pid) {
-            Some(now) => now == *started,
+            Some(started) => started <= *written,
             None => group_without_leader(*pid),
         };
         mine && sys::signal_group(*pid, libc::SIGKILL)
@@ -124,6 +132,13 @@ pub fn sweep(run_dir: &Path) -> Option<Vec<String>> {
         .map(|(name, _)| name)
         .collect();
     Some(found)
+}
+
+/// Clock ticks since the boot of the machine, as the start times of processes are told.
+fn now() -> io::Result<u64> {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME)?;
+    let (seconds, nanos) = (now.tv_sec().cast_unsigned(), now.tv_nsec().cast_unsigned());
+    Ok(seconds * TICKS + nanos * TICKS / 1_000_000_000)
 }
 
 /// When a process started, in clock ticks since the boot of the machine.
@@ -174,6 +189,16 @@ mod tests {
         std::fs::write(dir.path().join(JOURNAL), serde_json::to_vec(&line).unwrap()).unwrap();
         assert_eq!(sweep(dir.path()), Some(Vec::new()));
         assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_has_started_when_it_is_written_down_and_a_later_one_has_not() {
+        let before = now().unwrap();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let started = start_time(child.id().cast_signed()).unwrap();
+        assert!((before..=now().unwrap()).contains(&started), "{before} {started}");
         child.kill().unwrap();
         child.wait().unwrap();
     }
