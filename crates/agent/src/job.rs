@@ -7,15 +7,19 @@
 //! ```
 //!
 //! The leader decides (placement, verdicts, outcome), members carry out. Whoever loses its
-//! counterpart ends: a member without leader kills its tasks, a leader without client cancels.
+//! counterpart ends: a member without leader kills its tasks, a leader without client cancels. Jobs of the
+//! queue that no client owns outlive their leader: members keep the tasks until the next one
+//! asks for them, within a bound.
 
 pub mod arguments;
 pub mod client;
 pub mod front;
+pub mod held;
 pub mod leader;
 pub mod member;
 pub mod protocol;
 pub mod registry;
 pub(crate) mod streams;
+pub(crate) mod uplink;
 
 pub use registry::Jobs;

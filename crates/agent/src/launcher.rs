@@ -84,7 +84,15 @@ impl Launching for Launcher {
                 // Daemons of a launcher that has ended are about to end too, and clean up.
                 let _ = tokio::time::timeout(LEAVE, jobs.idle()).await;
             }
-            jobs.order_all(What::Stop { grace_ms: grace.as_millis() as u64 });
+            let stop = What::Stop { grace_ms: grace.as_millis() as u64 };
+            let anew = reason == StopReason::RootReplaced;
+            if anew {
+                // Jobs that outlive their leader wait for the next one.
+                jobs.order_bound(stop);
+                jobs.claim(&overlay).await;
+            } else {
+                jobs.order_all(stop);
+            }
             jobs.signal_groups(libc::SIGTERM);
             jobs.signal_groups(libc::SIGCONT);
             if tokio::time::timeout(grace, jobs.idle()).await.is_err() {
@@ -97,6 +105,7 @@ impl Launching for Launcher {
                 // whole cluster is done, all of its marks are.
                 let prefix = match reason {
                     StopReason::Done => environment::cluster_mark(overlay.settings()),
+                    StopReason::RootReplaced => environment::mark(overlay.settings(), "rsh-"),
                     _ => environment::mark(overlay.settings(), ""),
                 };
                 let killed = sweep::kill_marked(names::MARK, &prefix);

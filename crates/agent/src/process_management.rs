@@ -139,6 +139,9 @@ struct State {
     /// Questions of other nodes that wait for a local rank.
     questions: HashMap<(u32, u32), Vec<Answer>>,
     tasks: Vec<AbortHandle>,
+    /// Exchanges with other nodes that have no result, and whether one never will.
+    open: usize,
+    failed: bool,
     closed: bool,
 }
 
@@ -189,6 +192,8 @@ impl Server {
             wire: BTreeMap::new(),
             questions: HashMap::new(),
             tasks: Vec::new(),
+            open: 0,
+            failed: false,
             closed: false,
         };
         let server = Self {
@@ -255,6 +260,13 @@ impl Server {
     /// How many exchanges were entered here, as [`JobServer::exchanges`].
     pub fn exchanges(&self) -> [u64; 3] {
         self.state().server.exchanges()
+    }
+
+    /// Whether ranks here wait for an exchange with other nodes, or one has failed. Such a job does not go
+    /// on when rank 0 is started anew: some nodes may have the result of it, which no other rank 0 knows.
+    pub fn in_exchange(&self) -> bool {
+        let state = self.state();
+        state.open > 0 || state.failed
     }
 
     /// Another node's question for what a local rank has published.
@@ -421,6 +433,7 @@ impl Server {
         let mut exchange = self.shared.exchanger.exchange(sequence.to_u64(), blob.into());
         let weak = Arc::downgrade(&self.shared);
         let events = self.shared.events.clone();
+        self.state().open += 1;
         self.spawn(async move {
             let in_time = tokio::time::timeout(SLOW, &mut exchange).await;
             let result = if let Ok(result) = in_time {
@@ -430,6 +443,11 @@ impl Server {
                 exchange.await
             };
             let Some(server) = Self::upgrade(&weak) else { return };
+            {
+                let mut state = server.state();
+                state.open -= 1;
+                state.failed |= result.is_err();
+            }
             let effects = match &result {
                 Ok(blobs) => server.state().server.exchanged(sequence, blobs),
                 Err(reason) => {

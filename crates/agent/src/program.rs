@@ -285,7 +285,7 @@ async fn parallel(jobs: Jobs, overlay: Overlay, parallel: Parallel) -> Report {
         let window = input::Window::default();
         let telling = tokio::spawn(relay(queue, to_writer, overlay.clone(), window.clone()));
         let led = {
-            let (handle, led) = leader::lead_here(&jobs, &overlay, request, messages);
+            let (handle, led) = leader::lead_here(&jobs, &overlay, (request, None), messages);
             input::feed(handle, window);
             led.await
         };

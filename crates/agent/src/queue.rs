@@ -33,6 +33,8 @@ pub mod work;
 
 use crate::broker::{Overlay, Services};
 use crate::job::Jobs;
+use crate::job::protocol::CLAIM;
+use bytes::Bytes;
 
 pub(crate) use runner::TERMINAL;
 pub(crate) use steps::{Steps, ask_instance};
@@ -43,6 +45,14 @@ pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
     verbs::register(jobs, overlay, keeping.as_ref(), services);
     if let Some(keeping) = keeping {
         service::register(&keeping, services);
+        let claims = keeping.clone();
+        services.on_request(CLAIM, move |rank, body| {
+            let keeping = claims.clone();
+            async move {
+                keeping.holds(rank, runner::answer(&body)).await;
+                Ok(Bytes::new())
+            }
+        });
         tally::start(&keeping, jobs, overlay);
     }
 }

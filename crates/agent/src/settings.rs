@@ -162,6 +162,12 @@ pub enum SettingsError {
 }
 
 impl Settings {
+    /// How long a broker goes on without rank 0.
+    pub fn orphan_timeout(&self) -> std::time::Duration {
+        let seconds = self.config.bootstrap.orphan_timeout_seconds;
+        std::time::Duration::from_secs(seconds.into()) / self.haste.min(1000)
+    }
+
     /// Reads and checks everything. `variable` looks a variable of the environment up. The seed
     /// comes apart from the rest, so that whoever gets the settings does not get the secret.
     pub fn read(

@@ -17,6 +17,7 @@ mod ends;
 #[path = "cluster/observe.rs"]
 mod observe;
 #[path = "cluster/pods.rs"]
+#[allow(dead_code, reason = "the tests of the queue and of launching need the rest")]
 mod pods;
 #[path = "cluster/refusals.rs"]
 mod refusals;

@@ -14,6 +14,8 @@ mod allocations;
 mod asking;
 #[path = "queue/control.rs"]
 mod control;
+#[path = "queue/dump.rs"]
+mod dump;
 #[path = "queue/durability.rs"]
 mod durability;
 #[path = "queue/flux.rs"]
@@ -23,6 +25,8 @@ mod nested;
 #[path = "cluster/pods.rs"]
 #[allow(dead_code, reason = "the other tests of pods need the rest")]
 mod pods;
+#[path = "queue/reattach.rs"]
+mod reattach;
 #[path = "queue/slurm.rs"]
 mod slurm;
 #[path = "queue/streams.rs"]

@@ -74,6 +74,9 @@ pub struct QueueStatus {
     pub completed: i64,
     /// Jobs that ended otherwise.
     pub failed: i64,
+    /// Why the queue takes no jobs; absent while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// The one word that people read.

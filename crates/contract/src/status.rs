@@ -63,6 +63,9 @@ pub struct ClusterStatus {
     /// The jobs of its queue, once they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueCounts>,
+    /// Why the queue takes no jobs, in one sentence; absent while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_trouble: Option<String>,
     /// This life of rank 0's broker, 32 hexadecimal digits; empty from agents that do not say it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub boot: String,

@@ -90,12 +90,14 @@ fn state(scene: &Scene<'_>) -> State {
 
 /// What the launcher last told of its queue. Beside a program it is told of only once it had jobs.
 fn queue(scene: &Scene<'_>) -> Option<QueueStatus> {
+    let trouble = scene.live.and_then(|live| live.queue_trouble.clone());
+    let troubled = trouble.is_some();
     let told = scene.live.and_then(|live| live.queue).filter(|counts| {
         let QueueCounts { pending, running, completed, failed } = *counts;
-        !scene.shape.program || pending + running + completed + failed > 0
+        !scene.shape.program || troubled || pending + running + completed + failed > 0
     });
     let kept = || scene.old.queue.clone().filter(|_| scene.same_run);
-    told.map(spoken).or_else(kept)
+    told.map(|counts| QueueStatus { message: trouble, ..spoken(counts) }).or_else(kept)
 }
 
 fn spoken(counts: QueueCounts) -> QueueStatus {
@@ -106,6 +108,7 @@ fn spoken(counts: QueueCounts) -> QueueStatus {
         running: number(counts.running),
         completed: number(counts.completed),
         failed: number(counts.failed),
+        message: None,
     }
 }
 

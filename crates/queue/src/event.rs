@@ -71,6 +71,8 @@ pub enum Event {
     },
     /// Its tasks run.
     Start {},
+    /// Rank 0 was started anew, and its tasks, which went on, are led again.
+    Reattach {},
     /// All its tasks are gone.
     Finish(#[serde(with = "shared")] Arc<Outcome>),
     /// Its nodes are free for others.
@@ -105,6 +107,14 @@ pub enum Event {
     Ids {
         /// The number.
         next: JobId,
+    },
+    /// Numbers below this one may be given in this boot of the machine to jobs whose entries are not
+    /// durable: another boot gives none of them.
+    Reserve {
+        /// The number.
+        below: JobId,
+        /// The boot, as the kernel names it.
+        boot: Box<str>,
     },
     /// These jobs, all over, are forgotten.
     Purge {

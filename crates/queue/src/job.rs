@@ -333,6 +333,7 @@ impl Job {
                 self.allocation = self.allocation.take().map(|had| Arc::new(had.without(*rank)));
             }
             (Event::Start {}, Run) if self.started.is_none() => self.started = Some(time),
+            (Event::Reattach {}, Run) => {}
             (Event::Finish(outcome), Run | Cleanup)
                 if self.holds_nodes() && self.outcome.is_none() =>
             {
@@ -407,6 +408,7 @@ impl Event {
             Self::Alloc(_) => "alloc",
             Self::Shrink { .. } => "shrink",
             Self::Start {} => "start",
+            Self::Reattach {} => "reattach",
             Self::Finish(_) => "finish",
             Self::Free {} => "free",
             Self::Exception { .. } => "exception",
@@ -415,6 +417,7 @@ impl Event {
             Self::Clean {} => "clean",
             Self::Restart {} => "restart",
             Self::Ids { .. } => "ids",
+            Self::Reserve { .. } => "reserve",
             Self::Purge { .. } => "purge",
             Self::Drain { .. } => "drain",
             Self::Undrain { .. } => "undrain",

@@ -17,6 +17,7 @@ mod jobspec;
 pub mod log;
 mod pool;
 mod queue;
+pub mod reattach;
 mod schedule;
 mod text;
 mod time;
@@ -30,6 +31,9 @@ pub use jobspec::{
     URGENCY,
 };
 pub use pool::{Allocation, NodeState, Offer, Part, Pool, PoolError};
-pub use queue::{Copies, Counts, Effect, Lane, Limits, Queue, QueueError, Replayed, Settings};
+pub use queue::{
+    Copies, Counts, Effect, Lane, Limits, Queue, QueueError, Replayed, RestoreError, Restored,
+    Settings,
+};
 pub use schedule::{Forecast, Policy};
 pub use time::Time;

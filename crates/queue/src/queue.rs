@@ -5,6 +5,7 @@
 //! carries out the effects then: a job is never started that a restarted queue would not know.
 
 mod control;
+mod dump;
 mod lane;
 mod nodes;
 mod progress;
@@ -12,6 +13,7 @@ mod replay;
 mod start;
 mod submit;
 
+pub use dump::{RestoreError, Restored};
 pub use lane::{Lane, Limits};
 pub use replay::Replayed;
 pub use submit::Copies;
@@ -74,13 +76,15 @@ pub enum Effect {
     Stop(JobId),
     /// Send the signal before its end that the job asked for.
     Warn(JobId),
+    /// Lead the job's tasks again, which go on since before rank 0 was started anew.
+    Reattach(JobId),
 }
 
 impl Effect {
     /// The job that it is about.
     pub fn job(self) -> JobId {
         match self {
-            Self::Launch(id) | Self::Stop(id) | Self::Warn(id) => id,
+            Self::Launch(id) | Self::Stop(id) | Self::Warn(id) | Self::Reattach(id) => id,
         }
     }
 }
@@ -228,6 +232,8 @@ pub struct Queue {
     /// Something changed that the scheduler should know.
     restless: bool,
     next: JobId,
+    /// Numbers that may be given without being durable, and in which boot of the machine.
+    reserved: (JobId, Box<str>),
     forecasts: Vec<Forecast>,
     entries: Vec<Entry>,
     effects: Vec<Effect>,
@@ -267,6 +273,7 @@ impl Queue {
             stirred: VecDeque::new(),
             restless: false,
             next: JobId(1),
+            reserved: (JobId(0), Box::default()),
             forecasts: Vec::new(),
             entries: Vec::new(),
             effects: Vec::new(),
@@ -342,6 +349,33 @@ impl Queue {
     /// The number that the next job gets.
     pub fn next_id(&self) -> JobId {
         self.next
+    }
+
+    /// Whether all numbers that were given are below those that were reserved in this boot.
+    pub fn within_reserve(&self) -> bool {
+        self.next <= self.reserved.0
+    }
+
+    /// Reserves so many numbers from the next one on. The entry has to be durable before one of them is
+    /// told.
+    pub fn reserve(&mut self, now: Time, count: u64, boot: &str) -> Entry {
+        let below = JobId(self.next.0.saturating_add(count));
+        self.reserved = (below, boot.into());
+        Entry { time: now, job: None, event: Event::Reserve { below, boot: boot.into() } }
+    }
+
+    /// After a replay: says in which boot of the machine this is. Numbers that were reserved in another
+    /// may have been given to jobs of which nothing is left, and are not given again.
+    pub fn boot_is(&mut self, boot: &str) {
+        if *self.reserved.1 != *boot {
+            self.next = self.next.max(self.reserved.0);
+            self.reserved = (JobId(0), Box::default());
+        }
+    }
+
+    /// Gives no number below this one.
+    pub fn skip_to(&mut self, next: JobId) {
+        self.next = self.next.max(next);
     }
 
     /// When [`Queue::tick`] has to be called at the latest.

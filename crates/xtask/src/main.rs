@@ -20,6 +20,7 @@ mod kube;
 mod lint;
 mod mpi;
 mod order;
+mod soak;
 mod suite;
 mod tally;
 mod workflows;
@@ -94,6 +95,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Many jobs under kills, stops and cuts of brokers, for as long as wanted; the seed is printed.
+    Soak(soak::Options),
     /// Workflow managers that drive a cluster's queue; a part of the tier `mpi`.
     Workflows {
         /// The agent to use instead of the shipped one.
@@ -156,6 +159,7 @@ fn run(chore: &Chore) -> Result<bool> {
             Ok(true)
         }
         Chore::Order => order::run(),
+        Chore::Soak(options) => soak::run(*options),
         Chore::Deps => deps::run(),
         Chore::Kube { arguments } => kube::run(arguments),
         Chore::Workflows { agent } => {

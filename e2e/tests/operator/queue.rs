@@ -49,18 +49,22 @@ fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
     assert_eq!(workers.len(), 2, "{workers:?}");
     let launcher = pods(name, "launcher");
 
-    // One that holds all cores, and those that wait for it.
-    assert_eq!(agent(name, &["submit", "-n3", "sleep", "3600"]), Ok("1".into()));
+    // One on the launcher, one on the workers, and those that wait for them.
+    let on_launcher = ["submit", "--requires", "launcher", "sleep", "3600"];
+    assert_eq!(agent(name, &on_launcher), Ok("1".into()));
+    let script = "trap 'exit 5' USR1; echo once; while :; do sleep 0.1; done";
+    let on_workers = ["submit", "-N2", "--requires", "worker", "sh", "-c", script];
+    assert_eq!(agent(name, &on_workers), Ok("2".into()));
     assert_eq!(
         agent(name, &["submit", "--cc", "1-4", "-n2", "sleep", "3"]),
-        Ok("2\n3\n4\n5".into())
+        Ok("3\n4\n5\n6".into())
     );
     let object =
-        LAB.until(name, "told of its jobs", |object| object["status"]["queue"]["jobs"] == "1/5");
+        LAB.until(name, "told of its jobs", |object| object["status"]["queue"]["jobs"] == "2/6");
     let queue = &object["status"]["queue"];
-    assert_eq!((&queue["running"], &queue["pending"]), (&1.into(), &4.into()), "{queue}");
+    assert_eq!((&queue["running"], &queue["pending"]), (&2.into(), &4.into()), "{queue}");
     let table = LAB.kubectl(&["get", "mc", name]).unwrap();
-    assert!(table.contains("JOBS") && table.contains("1/5"), "{table}");
+    assert!(table.contains("JOBS") && table.contains("2/6"), "{table}");
 
     let pod = launcher.first_key_value().unwrap().0;
     LAB.kubectl(&["-n", NAMESPACE, "delete", "pod", pod, "--wait=false"]).unwrap();
@@ -69,17 +73,35 @@ fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
     assert_ne!(pods(name, "launcher"), launcher);
     assert_eq!(pods(name, "worker"), workers, "workers stay");
 
-    // Numbers go on, and so does what had waited; what ran has ended once, or runs on.
-    let _ = agent(name, &["cancel", "1"]);
-    assert_eq!(agent(name, &["wait", "2", "3", "4", "5"]).map(drop), Ok(()));
-    assert_eq!(agent(name, &["submit", "--wait", "true"]), Ok("6".into()));
+    // What ran beside the launcher has ended once; what ran on the workers runs on, and is led again.
+    let facts = |id: &str| -> Value {
+        let told = agent(name, &["info", "-o", "json", id]).unwrap_or_default();
+        serde_json::from_str(&told).unwrap_or_default()
+    };
+    LAB.eventually("job 1 has ended", || facts("1"), |job| job["standing"] == "failed");
+    LAB.eventually(
+        "job 2 is led again",
+        || agent(name, &["events", "2"]).unwrap_or_default(),
+        |events| events.contains("reattach"),
+    );
+    let job = facts("2");
+    assert_eq!((&job["state"], &job["requeues"]), (&"RUN".into(), &0.into()), "{job}");
+    assert_eq!(agent(name, &["kill", "-s", "USR1", "2"]).map(drop), Ok(()));
+    LAB.eventually("job 2 has ended", || facts("2"), |job| job["code"] == 5);
+    let (launcher, _) = pods(name, "launcher").pop_first().unwrap();
+    let attach = format!("{AGENT} attach 2; test $? = 5");
+    let place = ["-n", NAMESPACE, "exec", &launcher, "--", "sh", "-c", &attach];
+    assert_eq!(LAB.kubectl(&place), Ok("once\nonce".into()));
+    // Numbers go on, and so does what had waited.
+    assert_eq!(agent(name, &["wait", "3", "4", "5", "6"]).map(drop), Ok(()));
+    assert_eq!(agent(name, &["submit", "--wait", "true"]), Ok("7".into()));
     // From a laptop, with a script that is there alone.
     let script = state.path().join("job.sh");
     std::fs::write(&script, "#!/bin/sh\n#SBATCH -N2 -n2\nsrun hostname | sort\n").unwrap();
     let script = script.display().to_string();
     let said = LAB.quorate(&["submit", "-n", NAMESPACE, name, "--watch", &script]);
     let lines: Vec<&str> = said.out.lines().collect();
-    assert_eq!((said.code, lines.len(), lines.first()), (0, 3, Some(&"7")), "{said:?}");
+    assert_eq!((said.code, lines.len(), lines.first()), (0, 3, Some(&"8")), "{said:?}");
     assert!(
         lines[1] != lines[2] && lines[1..].iter().all(|host| host.starts_with(name)),
         "{said:?}"
@@ -89,7 +111,7 @@ fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
         queue["completed"] == 6 && queue["jobs"] == "0/0"
     });
     let status = &object["status"];
-    assert_eq!(status["queue"]["failed"], 1, "{status}");
+    assert_eq!(status["queue"]["failed"], 2, "{status}");
     assert_eq!((&status["attempt"], &status["restarts"]), (&0.into(), &0.into()), "{status}");
     let jobset = LAB.get("jobset", name).unwrap();
     assert!(jobset["status"]["restarts"].as_i64().unwrap_or(0) == 0, "{}", jobset["status"]);

@@ -180,8 +180,8 @@ pub(crate) enum ToNode {
     Status { reply: oneshot::Sender<ClusterStatus> },
     /// The program's shape, for the status.
     Program { status: ProgramStatus },
-    /// How many jobs there are, for the status.
-    Queue { counts: QueueCounts },
+    /// How many jobs there are, and why no more are taken, for the status.
+    Queue { counts: QueueCounts, trouble: Option<String> },
     /// How far this broker has come, and how the program ended, for the status.
     Progress { phases: Phases, report: Option<Box<Report>> },
     /// The cluster is to have so many brokers (rank 0).
@@ -320,9 +320,13 @@ impl Overlay {
         self.tell(ToNode::Program { status }).await
     }
 
-    /// Publishes how many jobs there are in [`Overlay::status`] (rank 0).
-    pub async fn jobs_counted(&self, counts: QueueCounts) -> Result<(), OverlayError> {
-        self.tell(ToNode::Queue { counts }).await
+    /// Publishes how many jobs there are, and why no more are taken, in [`Overlay::status`] (rank 0).
+    pub async fn jobs_counted(
+        &self,
+        counts: QueueCounts,
+        trouble: Option<String>,
+    ) -> Result<(), OverlayError> {
+        self.tell(ToNode::Queue { counts, trouble }).await
     }
 
     /// The cluster's work is done: ends it, as succeeded unless its program says else (rank 0).

@@ -305,8 +305,10 @@ impl Shell {
                 self.told.program = Some(status);
                 self.bump();
             }
-            ToNode::Queue { counts } => {
-                if self.told.queue.replace(counts) != Some(counts) {
+            ToNode::Queue { counts, trouble } => {
+                let before = (self.told.queue.replace(counts), self.told.queue_trouble.clone());
+                if before != (Some(counts), trouble.clone()) {
+                    self.told.queue_trouble = trouble;
                     self.bump();
                 }
             }

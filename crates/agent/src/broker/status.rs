@@ -15,6 +15,7 @@ const MISSING_LIMIT: usize = 32;
 pub(super) struct Told {
     pub(super) program: Option<ProgramStatus>,
     pub(super) queue: Option<QueueCounts>,
+    pub(super) queue_trouble: Option<String>,
     pub(super) phases: Phases,
     pub(super) report: Option<Box<Report>>,
 }
@@ -50,6 +51,7 @@ pub(super) fn of(
         gives_up_in_seconds: node.gives_up_at().map(|at| at.since(now).0.div_ceil(1000)),
         program: told.program.clone(),
         queue: told.queue,
+        queue_trouble: told.queue_trouble.clone(),
         boot: node.config().boot.to_string(),
         phases: told.phases.clone(),
         report: told.report.as_deref().cloned(),

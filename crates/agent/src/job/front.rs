@@ -52,7 +52,7 @@ impl ClientRequest {
         }
         self.command.env = env;
         let Self { command, place, no_kill, .. } = self;
-        Request { command, place, no_kill, instance: false, queued: None }
+        Request { command, place, no_kill, instance: false, queued: None, keeps: None }
     }
 }
 

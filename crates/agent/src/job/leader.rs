@@ -4,20 +4,23 @@
 //! events are brought together. A job always ends: a lost broker counts its tasks as ended, a
 //! member that does not come or does not end in time is given up.
 
+mod again;
 mod choice;
 mod desertion;
 
+pub use again::Resumption;
 pub use choice::program;
 
 use super::Jobs;
 use super::protocol::{
-    Abort, Deserted, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request, Waiting,
-    What, Where, body, json, kind, message, split,
+    Abort, Again, Deserted, EndedTask, Finished, LAUNCH, Launch, ORDER, Order, Placed, Request,
+    Waiting, What, Where, body, json, kind, message, number, split,
 };
 use crate::broker::{CastFailed, Channel, Offline, Overlay, Sender};
 use crate::launch::outcome::{Cancel, Judge, Outcome, Session, TaskEnd, Verdict};
 use crate::launch::place::Placement;
 use crate::launch::stdio::Slowest;
+use again::Input;
 use bytes::Bytes;
 use choice::{choose, crowded, namespace, one_host};
 use desertion::{Deserter, Desertion};
@@ -49,6 +52,15 @@ pub(super) enum Event {
         broker: u32,
         /// The channel.
         channel: Channel,
+        /// Where it stands, if another leader has led it.
+        again: Option<Again>,
+    },
+    /// So many pieces of a member's output are written.
+    Written {
+        /// Its broker.
+        broker: u32,
+        /// All of them.
+        pieces: u64,
     },
     /// A member says something that is no output.
     Member {
@@ -139,6 +151,11 @@ impl Handle {
         let _ = self.events.send(Event::Client { kind: kind::RESIZE, payload: size });
     }
 
+    /// Says that so many pieces of a broker's output are written.
+    pub fn written(&self, broker: u32, pieces: u64) {
+        let _ = self.events.send(Event::Written { broker, pieces });
+    }
+
     /// Gives the tasks that read standard input a piece of it; `None` is its end.
     pub fn input(&self, piece: Option<Bytes>) {
         let kind = if piece.is_some() { kind::STDIN } else { kind::STDIN_END };
@@ -169,35 +186,36 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, channel: Channel) {
         }
         let _ = client.send(Event::ClientGone);
     });
-    let led = lead(&jobs, &overlay, request, Sink::Front(sender.clone()), events, queue).await;
+    let sink = Sink::Front(sender.clone());
+    let led = lead(&jobs, &overlay, (request, None), sink, events, queue).await;
     let _ = sender.send(json(kind::FINISHED, &led.finished)).await;
     let _ = sender.finish(Ok(())).await;
     reader.abort();
 }
 
-/// Starts a job whose messages stay in this process. The future leads it.
+/// Starts a job whose messages stay in this process, or leads one again. The future leads it.
 pub fn lead_here<'a>(
     jobs: &'a Jobs,
     overlay: &'a Overlay,
-    request: Request,
+    asked: (Request, Option<Resumption>),
     messages: mpsc::Sender<Bytes>,
 ) -> (Handle, impl Future<Output = Led> + 'a) {
     let (events, queue) = mpsc::unbounded_channel();
     let handle = Handle { events: events.clone() };
-    (handle, lead(jobs, overlay, request, Sink::Here(messages), events, queue))
+    (handle, lead(jobs, overlay, asked, Sink::Here(messages), events, queue))
 }
 
 async fn lead(
     jobs: &Jobs,
     overlay: &Overlay,
-    request: Request,
+    (request, again): (Request, Option<Resumption>),
     sink: Sink,
     events: mpsc::UnboundedSender<Event>,
     mut queue: mpsc::UnboundedReceiver<Event>,
 ) -> Led {
     let membership = overlay.membership().borrow().clone();
-    let placement = match choose(&membership, &request.place, request.command.distribution, overlay)
-    {
+    let whole = again.is_none();
+    let placement = match choose(&membership, &request, whole, overlay) {
         Ok(placement) => placement,
         Err(why) => {
             let outcome = Outcome::failed(exit::FAILED, Reason::Infeasible, why);
@@ -211,14 +229,15 @@ async fn lead(
             return refused(Outcome::failed(exit::INTERNAL, Reason::Internal, why));
         }
     };
-    let started = Instant::now();
-    let number = jobs.number();
+    let age = again.as_ref().map(|again| again.age).unwrap_or_default();
+    let number = again.as_ref().map_or_else(|| jobs.number(), |again| again.number);
     let brokers: Vec<u32> = placement.brokers.iter().map(|(broker, _)| *broker).collect();
     let stdin_goes_to: Vec<usize> = {
         let stdin = request.command.stdin;
         let ranks = placement.ranks();
         (0..ranks.len()).filter(|i| ranks[*i].1.iter().any(|rank| stdin.goes_to(*rank))).collect()
     };
+    let kept = request.keeps.is_some();
     let launch = Launch {
         job: number,
         namespace,
@@ -229,6 +248,7 @@ async fn lead(
         universe: membership.online.values().map(|member| member.inventory.slots).sum(),
         placement: placement.clone(),
         queued: request.queued,
+        keeps: request.keeps,
         shares: match request.place {
             Where::Allotted(shares) => shares,
             Where::Slots(_) | Where::Brokers(_) => Vec::new(),
@@ -250,7 +270,9 @@ async fn lead(
     let mut job = Job {
         overlay,
         number,
-        started,
+        kept,
+        began: Instant::now(),
+        age,
         sink,
         events,
         judge: match placement.brokers.first() {
@@ -260,10 +282,13 @@ async fn lead(
         desertion: Desertion::default(),
         left: placement.brokers.iter().copied().collect(),
         nodes: brokers.iter().enumerate().map(|(node, broker)| (*broker, node)).collect(),
-        stdin: stdin_goes_to
-            .into_iter()
-            .map(|node| (brokers[node], StdinOf { early: Vec::new(), queue: None }))
-            .collect(),
+        rereads: Input::awaiting(match &again {
+            Some(again) if again.rereads => stdin_goes_to.iter().map(|n| brokers[*n]).collect(),
+            _ => Vec::new(),
+        }),
+        taken_before: again.as_ref().map(|again| again.taken.clone()).unwrap_or_default(),
+        stdin: stdin_goes_to.into_iter().map(|node| (brokers[node], Vec::new())).collect(),
+        lines: HashMap::new(),
         taken,
         channels: 0,
         joined: BTreeSet::new(),
@@ -272,7 +297,18 @@ async fn lead(
         end_at: None,
         give_up_at: None,
     };
-    if let Err(error) = overlay.cast(&brokers, LAUNCH, body(&launch)).await {
+    let (service, order) = match &again {
+        None => (LAUNCH, body(&launch)),
+        Some(_) => {
+            let what = What::Reattach { leader: overlay.rank() };
+            (ORDER, body(&Order { job: number, what }))
+        }
+    };
+    if again.is_some() {
+        // Who was lost since it spoke for the job.
+        job.look_for_lost();
+    }
+    if let Err(error) = overlay.cast(&brokers, service, order).await {
         let why = format!("the order to launch cannot be sent: {error}");
         job.judge = Judge::new(0, false);
         jobs.led(number);
@@ -305,16 +341,14 @@ struct Losses {
     unreached: broadcast::Receiver<CastFailed>,
 }
 
-struct StdinOf {
-    /// Messages that came before the member.
-    early: Vec<Bytes>,
-    queue: Option<mpsc::UnboundedSender<Bytes>>,
-}
-
 struct Job<'a> {
     overlay: &'a Overlay,
     number: u64,
-    started: Instant,
+    /// Its tasks go on when this broker dies.
+    kept: bool,
+    /// Since when it is led here, and how long it had run by then.
+    began: Instant,
+    age: Duration,
     sink: Sink,
     events: mpsc::UnboundedSender<Event>,
     judge: Judge,
@@ -323,7 +357,13 @@ struct Job<'a> {
     left: BTreeMap<u32, u32>,
     /// The place of each broker in the job.
     nodes: HashMap<u32, usize>,
-    stdin: HashMap<u32, StdinOf>,
+    /// Members that read standard input, with what came before them.
+    stdin: HashMap<u32, Vec<Bytes>>,
+    /// The ways to members that have come.
+    lines: HashMap<u32, mpsc::UnboundedSender<Bytes>>,
+    rereads: Input,
+    /// Pieces of output that a former leader has written, by broker.
+    taken_before: BTreeMap<u32, u64>,
     taken: Slowest,
     /// Open channels of members.
     channels: usize,
@@ -340,14 +380,14 @@ struct Job<'a> {
 
 impl Job<'_> {
     async fn run(mut self, queue: &mut mpsc::UnboundedReceiver<Event>, mut losses: Losses) -> Led {
-        let start_limit = self.started + START_LIMIT;
+        let start_limit = self.began + START_LIMIT;
         let mut all_joined = false;
         while !self.judge.done() || self.channels > 0 {
             all_joined |= self.left.keys().all(|broker| self.joined.contains(broker));
             tokio::select! {
                 Some(event) = queue.recv() => self.happened(event).await,
                 failed = losses.unreached.recv() => if let Ok(CastFailed { service, ranks }) = failed
-                    && service == LAUNCH
+                    && (service == LAUNCH || service == ORDER)
                 {
                     for (rank, why) in ranks {
                         if !self.joined.contains(&rank) {
@@ -358,6 +398,10 @@ impl Job<'_> {
                 lost = losses.offline.recv() => match lost {
                     Ok(Offline { rank, reason }) => self.lost(rank, &reason),
                     Err(broadcast::error::RecvError::Lagged(_)) => self.look_for_lost(),
+                    // The next leader finds its tasks.
+                    Err(broadcast::error::RecvError::Closed) if self.kept => {
+                        std::future::pending().await
+                    }
                     Err(broadcast::error::RecvError::Closed) => {
                         let verdict = self.judge.canceled(Cancel::Shutdown);
                         self.end(verdict);
@@ -375,7 +419,7 @@ impl Job<'_> {
                 }
             }
         }
-        let outcome = self.judge.outcome(self.started.elapsed());
+        let outcome = self.judge.outcome(self.age + self.began.elapsed());
         self.begun.sort_unstable();
         self.begun.dedup();
         let finished = Finished { outcome, started: self.begun, wire: self.wire };
@@ -384,7 +428,19 @@ impl Job<'_> {
 
     async fn happened(&mut self, event: Event) {
         match event {
-            Event::Joined { broker, channel } => self.join(broker, channel),
+            Event::Joined { broker, channel, again } => {
+                self.join(broker, channel);
+                if let Some(at) = again.and_then(|again| self.rereads.said(broker, again)) {
+                    let goes_on = number(kind::STDIN_AT, at);
+                    self.input(&goes_on);
+                    let _ = self.sink.send(goes_on).await;
+                }
+            }
+            Event::Written { broker, pieces } => {
+                if let Some(line) = self.lines.get(&broker) {
+                    let _ = line.send(number(kind::ACKNOWLEDGE, pieces));
+                }
+            }
             Event::Member { broker, kind: kind::ENDED, payload } => {
                 let Ok(task) = serde_json::from_slice::<EndedTask>(&payload) else { return };
                 let Some(left) = self.left.get_mut(&broker).filter(|left| **left > 0) else {
@@ -448,6 +504,7 @@ impl Job<'_> {
             Event::Left { broker, why } => {
                 self.channels -= 1;
                 self.stdin.remove(&broker);
+                self.lines.remove(&broker);
                 if let Some(node) = self.nodes.get(&broker) {
                     self.taken.gone(*node);
                     let more = self.taken.took(*node, 0);
@@ -516,12 +573,15 @@ impl Job<'_> {
         }
         self.channels += 1;
         let (sender, mut receiver) = channel.split();
-        if let Some(stdin) = self.stdin.get_mut(&broker) {
+        if self.kept || self.stdin.contains_key(&broker) {
             let (queue, mut messages) = mpsc::unbounded_channel::<Bytes>();
-            for message in stdin.early.drain(..) {
+            if let Some(taken) = self.taken_before.get(&broker) {
+                let _ = queue.send(number(kind::RESUME, *taken));
+            }
+            for message in self.stdin.get_mut(&broker).into_iter().flat_map(std::mem::take) {
                 let _ = queue.send(message);
             }
-            stdin.queue = Some(queue);
+            self.lines.insert(broker, queue);
             let sender = sender.clone();
             tokio::spawn(async move {
                 while let Some(message) = messages.recv().await {
@@ -560,10 +620,10 @@ impl Job<'_> {
     }
 
     fn input(&mut self, message: &Bytes) {
-        for stdin in self.stdin.values_mut() {
-            match &stdin.queue {
-                Some(queue) => drop(queue.send(message.clone())),
-                None => stdin.early.push(message.clone()),
+        for (broker, early) in &mut self.stdin {
+            match self.lines.get(broker) {
+                Some(line) => drop(line.send(message.clone())),
+                None => early.push(message.clone()),
             }
         }
     }

@@ -2,15 +2,18 @@
 //!
 //! Owns: the tasks, their pipes, their process-management server and what is swept after them. It
 //! decides nothing about the job: orders come from the leader. When the leader is lost the tasks
-//! end.
+//! end, or go on for a bounded time if the job outlives its leader.
+
+pub(super) mod again;
 
 use super::protocol::{
-    Abort, Deserted, EndedTask, Joining, LAUNCH, Launch, MEMBER, Script, Waiting, What, kind,
-    message, split,
+    Abort, Again, Deserted, EndedTask, Joining, LAUNCH, Launch, MEMBER, Script, Waiting, What,
+    kind, message, split,
 };
 use super::streams::{End, Stream, feed, pump};
-use super::{Jobs, protocol};
-use crate::broker::{Channel, Overlay, Receiver, Sender};
+use super::uplink::Uplink;
+use super::{Jobs, held, protocol};
+use crate::broker::{Channel, ChannelError, Overlay, Receiver, Sender};
 use crate::launch::environment::{self, Standing};
 use crate::launch::outcome::{Ended, Session, TaskEnd};
 use crate::launch::records::Recorded;
@@ -35,6 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// In a job's directory: its script.
@@ -129,7 +133,7 @@ pub(super) async fn serve(
         tracing::error!(job = launch.job, service = LAUNCH, "an order to launch names no task");
         return;
     };
-    let opening = protocol::body(&Joining { job: launch.job });
+    let opening = protocol::body(&Joining { job: launch.job, again: None });
     let channel: Channel = match overlay.open(launch.leader, MEMBER, opening).await {
         Ok(channel) => channel,
         Err(error) => {
@@ -137,7 +141,11 @@ pub(super) async fn serve(
             return;
         }
     };
-    let (sender, mut leader) = channel.split();
+    let (sender, receiver) = channel.split();
+    let mut leader = Some(receiver);
+    // What rank 0's own broker runs ends with it.
+    let keeps = launch.keeps.is_some() && launch.leader != me;
+    let uplink = Uplink::new(sender, keeps);
     let (here, mut happenings) = mpsc::unbounded_channel();
     let (pmi_events, mut pmi) = mpsc::unbounded_channel();
     let mut pod = Tasks {
@@ -147,12 +155,13 @@ pub(super) async fn serve(
         launch,
         node,
         ranks,
-        sender: sender.clone(),
+        uplink: uplink.clone(),
         here,
         pmi_events,
         running: Vec::new(),
         server: None,
         taken: Slowest::new(0),
+        stdin: Stdin::default(),
         since: SystemTime::now(),
         rough: false,
         spoke: false,
@@ -161,14 +170,12 @@ pub(super) async fn serve(
     pod.start_all().await;
 
     let mut kill_at: Option<Instant> = None;
-    let mut leader_lost = false;
-    while pod.running.iter().any(|task| task.alive) {
-        let grace = async {
-            match kill_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+    // The channel to another leader, until that has said what it knows.
+    let mut next: Option<Sender> = None;
+    // While nobody leads the job: until when that is borne.
+    let mut alone: Option<Instant> = None;
+    let mut resuming: Option<JoinHandle<()>> = None;
+    while pod.running.iter().any(|task| task.alive) || next.is_some() {
         tokio::select! {
             Some(happening) = happenings.recv() => pod.happened(happening).await,
             Some(what) = orders.recv() => match what {
@@ -177,21 +184,52 @@ pub(super) async fn serve(
                     pod.stop();
                     let at = Instant::now() + Duration::from_millis(grace_ms);
                     kill_at = Some(kill_at.map_or(at, |before| before.min(at)));
+                    if leader.is_none() {
+                        uplink.give_up();
+                    }
+                }
+                What::Reattach { leader: rank } => {
+                    if let Some((sender, receiver)) =
+                        again::open(overlay, (rank, pod.launch.job), pod.stdin.again()).await
+                    {
+                        (next, leader) = (Some(sender), Some(receiver));
+                    }
                 }
             },
-            Some(event) = pmi.recv() => drop(sender.send(told(event)).await),
-            order = down(&mut leader), if !leader_lost => match order {
-                Some((kind::STDIN, bytes)) => pod.input(Some(&bytes)),
-                Some((kind::STDIN_END, _)) => pod.input(None),
-                Some((kind::RESIZE, size)) => pod.resize(&size),
-                Some(_) => {}
-                None => {
-                    leader_lost = true;
+            Some(event) = pmi.recv() => pod.tell(event).await,
+            order = down(leader.as_mut()) => match order {
+                Ok(Some((kind::STDIN, bytes))) => pod.input(Some(bytes)),
+                Ok(Some((kind::STDIN_END, _))) => pod.input(None),
+                Ok(Some((kind::RESIZE, size))) => pod.resize(&size),
+                Ok(Some((kind::STDIN_AT, at))) => pod.stdin.goes_on_at(protocol::number_of(&at)),
+                Ok(Some((kind::ACKNOWLEDGE, taken))) => again::acknowledged(&uplink, &taken),
+                Ok(Some((kind::RESUME, taken))) => if let Some(sender) = next.take() {
+                    alone = None;
+                    let (uplink, taken) = (uplink.clone(), protocol::number_of(&taken));
+                    let resume = async move { uplink.resume(sender, taken.unwrap_or(0)).await };
+                    resuming = Some(tokio::spawn(resume));
+                },
+                Ok(Some(_)) => {}
+                Err(_) if keeps && kill_at.is_none() => {
+                    (next, leader) = (None, None);
+                    uplink.broken().await;
+                    alone.get_or_insert(Instant::now() + again::patience(overlay.settings()));
+                }
+                Ok(None) | Err(_) => {
+                    leader = None;
                     pod.stop();
                     kill_at = Some(Instant::now() + ORPHAN_GRACE);
+                    uplink.give_up();
                 }
             },
-            () = grace => {
+            () = at(alone) => {
+                tracing::warn!(job = pod.launch.job, "nobody leads a job again: its tasks end");
+                (alone, next, leader) = (None, None, None);
+                pod.stop();
+                kill_at = Some(Instant::now() + ORPHAN_GRACE);
+                uplink.give_up();
+            }
+            () = at(kill_at) => {
                 kill_at = None;
                 pod.signal(libc::SIGKILL);
             }
@@ -199,10 +237,26 @@ pub(super) async fn serve(
     }
     // An abort that came with the last breath still counts.
     while let Ok(event @ Event::Abort { .. }) = pmi.try_recv() {
-        let _ = sender.send(told(event)).await;
+        pod.tell(event).await;
     }
     pod.clean_up();
-    let _ = sender.finish(Ok(())).await;
+    let ended = keeps.then(|| pod.ended()).flatten();
+    // From here on who asks is answered from what is remembered.
+    jobs.member_ended(pod.launch.job, ended);
+    while let Ok(order) = orders.try_recv() {
+        jobs.obey(overlay, pod.launch.job, order);
+    }
+    if let Some(resuming) = resuming {
+        let _ = resuming.await;
+    }
+    uplink.finish().await;
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What the leader is told of an event among the ranks.
@@ -220,11 +274,41 @@ fn told(event: Event) -> Bytes {
     }
 }
 
-/// The next message of the leader; `None` when it is gone.
-async fn down(leader: &mut Receiver) -> Option<(u8, Bytes)> {
-    match leader.recv().await {
-        Ok(Some(message)) => Some(split(message).unwrap_or((0, Bytes::new()))),
-        Ok(None) | Err(_) => None,
+/// The next message of the leader, `None` when it has ended the job; for ever nothing when there is no
+/// leader.
+async fn down(leader: Option<&mut Receiver>) -> Result<Option<(u8, Bytes)>, ChannelError> {
+    let Some(leader) = leader else { return std::future::pending().await };
+    let message = leader.recv().await?;
+    Ok(message.map(|message| split(message).unwrap_or((0, Bytes::new()))))
+}
+
+/// Standard input as it came here.
+#[derive(Debug, Default)]
+struct Stdin {
+    /// Bytes that the tasks were given.
+    given: u64,
+    ended: bool,
+    /// Bytes that come again from another leader.
+    skip: u64,
+}
+
+impl Stdin {
+    /// The next bytes stand there.
+    fn goes_on_at(&mut self, at: Option<u64>) {
+        self.skip = self.given.saturating_sub(at.unwrap_or(self.given));
+    }
+
+    /// What is new of some bytes.
+    fn fresh(&mut self, mut bytes: Bytes) -> Bytes {
+        let known = self.skip.min(bytes.len() as u64);
+        self.skip -= known;
+        let fresh = bytes.split_off(known as usize);
+        self.given += fresh.len() as u64;
+        fresh
+    }
+
+    fn again(&self) -> Again {
+        Again { stdin: self.given, stdin_ended: self.ended }
     }
 }
 
@@ -235,12 +319,13 @@ struct Tasks<'a> {
     launch: Launch,
     node: u32,
     ranks: Vec<u32>,
-    sender: Sender,
+    uplink: Uplink,
     here: mpsc::UnboundedSender<Here>,
     pmi_events: mpsc::UnboundedSender<Event>,
     running: Vec<Running>,
     server: Option<Server>,
     taken: Slowest,
+    stdin: Stdin,
     since: SystemTime,
     /// Something was killed, or ended badly: look for what is left.
     rough: bool,
@@ -385,7 +470,7 @@ impl Tasks<'_> {
             let pod = self.overlay.settings().display_name();
             let notice =
                 format!("{pod} has no directory {shown}; its tasks start in {}", own.display());
-            let _ = self.sender.send(message(kind::NOTICE, notice.as_bytes())).await;
+            self.uplink.tell(message(kind::NOTICE, notice.as_bytes())).await;
         }
         Ok(own)
     }
@@ -481,10 +566,14 @@ impl Tasks<'_> {
         let (over, ended) = watch::channel(false);
         let tail = Arc::new(Mutex::new(Tail::default()));
         let pump = |pipe, kind| {
+            let uplink = self.uplink.clone();
             tokio::spawn(pump(
                 pipe,
                 Stream { kind, rank, whole_lines },
-                self.sender.clone(),
+                move |piece| {
+                    let uplink = uplink.clone();
+                    async move { uplink.piece(piece).await }
+                },
                 tail.clone(),
                 ended.clone(),
             ))
@@ -546,23 +635,25 @@ impl Tasks<'_> {
                     self.running[index].terminal = None;
                     self.taken.gone(index);
                 }
-                let _ = self.sender.send(protocol::json(kind::ENDED, &*task)).await;
+                self.uplink.say(protocol::json(kind::ENDED, &*task)).await;
             }
             Here::Took { task, bytes } => {
                 let more = self.taken.took(task, bytes);
                 if more > 0 {
                     let more = u32::try_from(more).unwrap_or(u32::MAX);
-                    let _ = self.sender.send(message(kind::TAKEN, &more.to_be_bytes())).await;
+                    self.uplink.tell(message(kind::TAKEN, &more.to_be_bytes())).await;
                 }
             }
         }
     }
 
     /// Passes stdin on to the tasks that get it; `None` is its end.
-    fn input(&mut self, bytes: Option<&Bytes>) {
+    fn input(&mut self, bytes: Option<Bytes>) {
+        let bytes = bytes.map(|bytes| self.stdin.fresh(bytes));
+        self.stdin.ended |= bytes.is_none();
         for task in &mut self.running {
             if let Some(stdin) = &task.stdin {
-                let _ = stdin.send(bytes.cloned());
+                let _ = stdin.send(bytes.clone());
                 if bytes.is_none() {
                     task.stdin = None;
                 }
@@ -575,6 +666,26 @@ impl Tasks<'_> {
         for terminal in self.running.iter().filter_map(|task| task.terminal.as_ref()) {
             terminal.resize(size);
         }
+    }
+
+    /// Tells the leader of an event among the ranks.
+    async fn tell(&self, event: Event) {
+        let lasts = !matches!(event, Event::Waiting(_));
+        let message = told(event);
+        if lasts {
+            self.uplink.say(message).await;
+        } else {
+            self.uplink.tell(message).await;
+        }
+    }
+
+    /// What is remembered when all tasks have ended.
+    fn ended(&self) -> Option<held::Ended> {
+        Some(held::Ended {
+            held: held::Held { live: false, ..held::of(&self.launch)? },
+            uplink: self.uplink.clone(),
+            stdin: (self.stdin.given, self.stdin.ended),
+        })
     }
 
     fn signal(&self, signal: i32) {

@@ -24,8 +24,13 @@ pub const LAUNCH: &str = "job.launch";
 pub const ORDER: &str = "job.order";
 /// Request service on members: a [`Modex`].
 pub const MODEX: &str = "job.modex";
-/// Request service on members: a job's number in the queue. It is answered when none of its tasks
-/// is left there.
+/// Request service on members: nothing. The answer is all that the broker has of jobs that outlive their
+/// leader, as a list of [`super::held::Held`].
+pub const HELD: &str = "job.held";
+/// Request service on rank 0: the same list, by a broker that finds rank 0 started anew.
+pub const CLAIM: &str = "job.claim";
+/// Request service on members: a job's number in the queue. What is left of it there is ended; it
+/// is answered when that is gone.
 pub const GONE: &str = "job.gone";
 
 /// Bytes of stdin that may be under way to a task, from the client to its pipe.
@@ -71,6 +76,14 @@ pub mod kind {
     pub const DESERTED: u8 = 22;
     /// Member to leader: JSON of [`super::Waiting`].
     pub const WAITING: u8 = 23;
+    /// Leader to member, first to one that was led by another before: so many of its pieces of output
+    /// are written (u64, big endian).
+    pub const RESUME: u8 = 24;
+    /// Leader to member: so many of its pieces of output are written (u64, big endian).
+    pub const ACKNOWLEDGE: u8 = 25;
+    /// Leader to member, before standard input goes on: where in it the next bytes stand (u64, big
+    /// endian). Within a new leader: the same to who reads it.
+    pub const STDIN_AT: u8 = 26;
 }
 
 /// Which tasks get the client's stdin.
@@ -213,6 +226,19 @@ pub struct Request {
     /// The job's number in the queue, by which people know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
+    /// Its tasks outlive the leader, as this start of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps: Option<Stamp>,
+}
+
+/// Which start of a job of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stamp {
+    /// How often it had begun again before.
+    pub attempt: u32,
+    /// When it got its nodes, in milliseconds since the Unix epoch.
+    pub allocated: u64,
 }
 
 /// The leader's order to start tasks, the same for all members.
@@ -239,6 +265,9 @@ pub struct Launch {
     /// The job's number in the queue, by which people know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
+    /// Its tasks outlive the leader, as this start of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps: Option<Stamp>,
     /// What the queue has allotted, in the order of the placement; empty for other jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<Share>,
@@ -246,9 +275,23 @@ pub struct Launch {
 
 /// A member's opening of its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Joining {
     /// The job.
     pub job: u64,
+    /// Of a member that was led by another before: where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
+}
+
+/// Where a member stands that another leader has led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Again {
+    /// Bytes of standard input that it was given.
+    pub stdin: u64,
+    /// Whether it was told that there is no more.
+    pub stdin_ended: bool,
 }
 
 /// An order to running members.
@@ -271,6 +314,11 @@ pub enum What {
     Stop {
         /// Time between the two.
         grace_ms: u64,
+    },
+    /// Be led by another leader, to whom the member opens a channel.
+    Reattach {
+        /// Its broker.
+        leader: u32,
     },
 }
 
@@ -393,6 +441,16 @@ pub fn piece(mut payload: Bytes) -> Option<(u32, Bytes)> {
     }
     let rank = payload.split_to(4);
     Some((u32::from_be_bytes([rank[0], rank[1], rank[2], rank[3]]), payload))
+}
+
+/// A message that is a number.
+pub fn number(kind: u8, value: u64) -> Bytes {
+    message(kind, &value.to_be_bytes())
+}
+
+/// The number of a [`number`].
+pub fn number_of(payload: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(payload.first_chunk::<8>().copied()?))
 }
 
 /// The number of a [`kind::TAKEN`].

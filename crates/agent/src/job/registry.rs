@@ -3,7 +3,7 @@
 //! Owns: the tables by which channels, casts and questions find their job. It must not decide
 //! anything about a job.
 
-use super::{front, leader, member, protocol};
+use super::{front, held, leader, member, protocol};
 use crate::broker::{Channel, Overlay, Services};
 use crate::launch::affinity::Allowance;
 use crate::launch::environment::Variables;
@@ -66,6 +66,8 @@ struct Shared {
 struct Tables {
     led: HashMap<u64, mpsc::UnboundedSender<leader::Event>>,
     members: HashMap<u64, Member>,
+    /// Members that outlive their leader and have ended.
+    past: held::Past,
     /// Process groups of the program and of sessions.
     groups: Vec<i32>,
     had_groups: bool,
@@ -76,6 +78,8 @@ struct Member {
     server: Option<Server>,
     /// Its job's number in the queue.
     queued: Option<u64>,
+    /// What the next leader is told of it, if there may be one.
+    held: Option<held::Held>,
     /// Closed when nothing of it is left.
     here: watch::Sender<()>,
 }
@@ -190,10 +194,15 @@ impl Jobs {
             let jobs = jobs.clone();
             async move { jobs.joined(channel) }
         });
+        let jobs = self.clone();
+        services.on_request(protocol::HELD, move |_, _| {
+            let held = jobs.held();
+            async move { Ok(protocol::body(&held)) }
+        });
         let (jobs, node) = (self.clone(), overlay.clone());
         services.on_cast(protocol::LAUNCH, move |from, body| jobs.launch(&node, from, &body));
-        let jobs = self.clone();
-        services.on_cast(protocol::ORDER, move |_, body| jobs.order(&body));
+        let (jobs, node) = (self.clone(), overlay.clone());
+        services.on_cast(protocol::ORDER, move |_, body| jobs.order(&node, &body));
         let jobs = self.clone();
         services.on_request(protocol::MODEX, move |_, body| {
             let jobs = jobs.clone();
@@ -280,6 +289,23 @@ impl Jobs {
         }
     }
 
+    /// Tells a new life of rank 0 what this broker has of jobs that outlive their leader.
+    pub async fn claim(&self, overlay: &Overlay) {
+        let held = self.held();
+        if held.iter().any(|held| held.live)
+            && let Err(error) = overlay.request(0, protocol::CLAIM, protocol::body(&held)).await
+        {
+            tracing::warn!(%error, "rank 0 does not know of the jobs that go on here");
+        }
+    }
+
+    /// As [`Jobs::order_all`], for members that do not outlive their leader.
+    pub fn order_bound(&self, what: protocol::What) {
+        for member in self.tables().members.values().filter(|member| member.held.is_none()) {
+            let _ = member.orders.send(what);
+        }
+    }
+
     pub(super) fn lead(&self, job: u64, events: mpsc::UnboundedSender<leader::Event>) {
         self.tables().led.insert(job, events);
     }
@@ -304,10 +330,14 @@ impl Jobs {
             tracing::warn!(broker, "a member sent an unreadable opening");
             return;
         };
-        // An unknown job has ended; the dropped channel tells the member so.
         if let Some(events) = self.tables().led.get(&joining.job) {
-            let _ = events.send(leader::Event::Joined { broker, channel });
+            let again = joining.again;
+            let _ = events.send(leader::Event::Joined { broker, channel, again });
+            return;
         }
+        // An unknown job has ended, and the member is told so: it must not wait for another leader.
+        let (sender, _) = channel.split();
+        tokio::spawn(async move { sender.finish(Ok(())).await });
     }
 
     /// Called by the node task: notes the job at once, so that orders that follow find it.
@@ -322,30 +352,69 @@ impl Jobs {
         let (orders, receiver) = mpsc::unbounded_channel();
         let job = launch.job;
         let here = watch::Sender::new(());
-        let member = Member { orders, server: None, queued: launch.queued, here };
+        let held = held::of(&launch).filter(|_| launch.leader != overlay.rank());
+        let member = Member { orders, server: None, queued: launch.queued, held, here };
         self.tables().members.insert(job, member);
         let busy = self.busy();
         let (jobs, overlay) = (self.clone(), overlay.clone());
         tokio::spawn(async move {
             member::serve(&jobs, &overlay, launch, receiver).await;
-            jobs.tables().members.remove(&job);
+            jobs.member_ended(job, None);
             drop(busy);
         });
     }
 
-    fn order(&self, body: &Bytes) {
+    fn order(&self, overlay: &Overlay, body: &Bytes) {
         let Ok(order) = serde_json::from_slice::<protocol::Order>(body) else { return };
-        if let Some(member) = self.tables().members.get(&order.job) {
-            let _ = member.orders.send(order.what);
+        self.obey(overlay, order.job, order.what);
+    }
+
+    /// Does what a leader asks for.
+    pub(super) fn obey(&self, overlay: &Overlay, job: u64, what: protocol::What) {
+        let tables = self.tables();
+        if let Some(member) = tables.members.get(&job) {
+            let _ = member.orders.send(what);
+        } else if let protocol::What::Reattach { leader } = what
+            && let Some(ended) = tables.past.iter().find(|ended| ended.held.number == job)
+        {
+            let (overlay, ended) = (overlay.clone(), ended.clone());
+            tokio::spawn(async move { member::again::retell(&overlay, leader, ended).await });
         }
     }
 
-    /// Waits until this broker has nothing of a job of the queue any more.
+    /// A member's tasks are gone; what it still knows is remembered for the next leader.
+    pub(super) fn member_ended(&self, job: u64, ended: Option<held::Ended>) {
+        let mut tables = self.tables();
+        tables.members.remove(&job);
+        if let Some(ended) = ended {
+            tables.past.push(ended);
+        }
+    }
+
+    /// What this broker has of jobs that outlive their leader.
+    fn held(&self) -> Vec<held::Held> {
+        let tables = self.tables();
+        let run = tables.members.values().filter_map(|member| {
+            let mut held = member.held.clone()?;
+            if member.server.as_ref().is_some_and(Server::in_exchange) {
+                held.broken = Some("its ranks were about to meet each other (PMI)".to_owned());
+            }
+            Some(held)
+        });
+        run.chain(tables.past.iter().map(|ended| ended.held.clone())).collect()
+    }
+
+    /// Ends what this broker has of a job of the queue, and waits until that is gone.
     async fn gone(&self, queued: u64) {
         let here: Vec<watch::Receiver<()>> = {
             let tables = self.tables();
             let of_it = tables.members.values().filter(|member| member.queued == Some(queued));
-            of_it.map(|member| member.here.subscribe()).collect()
+            let end = |member: &Member| {
+                let grace_ms = leader::KILL_GRACE.as_millis() as u64;
+                let _ = member.orders.send(protocol::What::Stop { grace_ms });
+                member.here.subscribe()
+            };
+            of_it.map(end).collect()
         };
         for mut member in here {
             while member.changed().await.is_ok() {}

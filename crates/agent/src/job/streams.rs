@@ -5,7 +5,6 @@
 //! not know whose process it is.
 
 use super::protocol::output;
-use crate::broker::Sender;
 use crate::launch::stdio::{Lines, Tail};
 use bytes::Bytes;
 use std::sync::{Arc, Mutex};
@@ -78,14 +77,18 @@ pub(crate) struct Stream {
     pub(crate) whole_lines: bool,
 }
 
-/// Sends a task's output on until it ends, or until the task is over and its pipe silent.
-pub(crate) async fn pump(
+/// Sends a task's output on until it ends, or until the task is over and its pipe silent. `send` takes a
+/// message, and tells whether more is wanted.
+pub(crate) async fn pump<F, Fut>(
     pipe: pipe::Receiver,
     stream: Stream,
-    sender: Sender,
+    send: F,
     tail: Arc<Mutex<Tail>>,
     mut over: watch::Receiver<bool>,
-) {
+) where
+    F: Fn(Bytes) -> Fut + Send,
+    Fut: Future<Output = bool> + Send,
+{
     let mut lines = Lines::default();
     let mut pieces = Vec::new();
     let mut buffer = Vec::new();
@@ -126,12 +129,12 @@ pub(crate) async fn pump(
             Err(_) => break,
         }
         for piece in pieces.drain(..) {
-            if sender.send(output(stream.kind, stream.rank, &piece)).await.is_err() {
+            if !send(output(stream.kind, stream.rank, &piece)).await {
                 return;
             }
         }
     }
     if let Some(rest) = lines.finish() {
-        let _ = sender.send(output(stream.kind, stream.rank, &rest)).await;
+        send(output(stream.kind, stream.rank, &rest)).await;
     }
 }

@@ -8,6 +8,7 @@ mod attach;
 mod batch;
 mod change;
 mod dependency;
+mod dump;
 mod duration;
 mod look;
 mod run;

@@ -90,6 +90,39 @@ pub(super) async fn all(socket: &Path, hello: &Hello) -> anyhow::Result<(Vec<Byt
     Err(LocalError::NoEnd.into())
 }
 
+/// Sends a question and after it all that there is to read, then an empty message; gives the one answer, or
+/// the code and the words of the refusal.
+pub(super) fn send<T: DeserializeOwned>(
+    socket: &Path,
+    question: &Question,
+    reader: &mut dyn std::io::Read,
+) -> anyhow::Result<Result<T, (i32, String)>> {
+    block_on(async {
+        let mut connection = connect(socket, &hello(question, Own::default())).await?;
+        let mut piece = vec![0; PART];
+        loop {
+            let count = reader.read(&mut piece).context("the file cannot be read")?;
+            connection.send(kind::ASK, &piece[..count]).await?;
+            if count == 0 {
+                break;
+            }
+        }
+        let (mut whole, mut answer) = (Whole::default(), None);
+        while let Some((kind, payload)) = connection.recv().await? {
+            match whole.add(kind, payload) {
+                Some((kind::ANSWER, payload)) => answer = Some(read(&payload)?),
+                Some((local::kind::END, payload)) => {
+                    let End { code, error } = serde_json::from_slice(&payload)?;
+                    let refused = || (code, error.unwrap_or_else(|| "it was refused".to_owned()));
+                    return Ok(answer.ok_or_else(refused));
+                }
+                _ => {}
+            }
+        }
+        Err(LocalError::NoEnd.into())
+    })?
+}
+
 /// A connection on which one submission follows another.
 #[derive(Debug)]
 pub(super) struct Submissions {

@@ -9,6 +9,8 @@
 //! are refused with the reason and jobs that run end as they would; it is tried again until it does.
 
 mod nodes;
+mod restore;
+mod reunion;
 
 use super::runner::Runner;
 use super::store::{Opened, Store};
@@ -17,12 +19,14 @@ use crate::instance::signal::Delivery;
 use crate::job::Jobs;
 use crate::logs::chain;
 use nodes::Nodes;
-use quorate_contract::exit;
 use quorate_contract::status::BrokerState;
+use quorate_queue::reattach::Answer;
 use quorate_queue::{
     Copies, Effect, Entry, Event, Job, JobId, Jobspec, Outcome, Policy, Queue, Settings, State,
     Time,
 };
+use restore::Restore;
+use reunion::Reunion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -41,6 +45,9 @@ const RETRY: Duration = Duration::from_millis(500);
 /// A write that takes longer than this keeps others of this broker waiting.
 const SLOW: Duration = Duration::from_micros(500);
 
+/// Numbers that are made durable at once for jobs that are not: one fdatasync(2) for so many of them.
+const RESERVE: u64 = 1024;
+
 /// Jobs that are over and still known; the oldest are forgotten beyond it. Their log is read at each
 /// start, and a hundred thousand are read within a second.
 const KEEP: usize = 100_000;
@@ -57,6 +64,8 @@ pub(super) struct Keeping {
     commands: mpsc::Sender<Command>,
     /// Counts batches of changes that are durable.
     changes: watch::Receiver<u64>,
+    /// Why no jobs are taken.
+    trouble: watch::Receiver<Option<String>>,
     runner: Runner,
 }
 
@@ -88,6 +97,10 @@ pub(super) enum Command {
     Finished(JobId, Box<Outcome>),
     /// They could not be started.
     NotStarted(JobId, Box<Outcome>),
+    /// What a broker has of jobs that outlived their leader.
+    Holds(u32, Box<Answer>),
+    /// Puts a dump into the empty queue.
+    Restore(Box<Restore>),
 }
 
 /// Jobs for the queue.
@@ -143,6 +156,12 @@ impl Keeping {
         answer.await.unwrap_or_else(|_| Err(Closed.to_string()))
     }
 
+    /// Tells what a broker has of jobs that outlived their leader.
+    pub(super) async fn holds(&self, rank: u32, answer: Answer) {
+        // Fails when this broker is leaving; the next one asks again.
+        let _ = self.tell(Command::Holds(rank, Box::new(answer))).await;
+    }
+
     /// Looks at the queue.
     pub(super) async fn look<T: Send + 'static>(
         &self,
@@ -170,6 +189,11 @@ impl Keeping {
         self.changes.clone()
     }
 
+    /// Why no jobs are taken, as a value that can be waited on.
+    pub(super) fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.clone()
+    }
+
     /// Who carries jobs out.
     pub(super) fn runner(&self) -> &Runner {
         &self.runner
@@ -186,13 +210,16 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
     let (commands, queue) = mpsc::channel(BATCH);
     let runner = Runner::new(jobs, overlay.clone(), commands.clone(), dir.clone());
     let (changed, changes) = watch::channel(0);
-    let keeping = Keeping { commands, changes, runner: runner.clone() };
+    let (say_trouble, trouble) = watch::channel(None);
+    let keeping = Keeping { commands, changes, trouble, runner: runner.clone() };
     tokio::spawn(async move {
         match open(&overlay, &dir).await {
             Ok(mut log) => {
                 let mut clock = Clock { last: log.latest };
                 log.queue.resume(clock.now());
+                let reunion = Reunion::begin(&log.queue, &runner, &overlay);
                 let keeper = Keeper {
+                    reunion,
                     queue: log.queue,
                     store: Some(log.store),
                     slow: false,
@@ -205,12 +232,14 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
                     sick: None,
                     waiters: BTreeMap::new(),
                     changed,
+                    trouble: say_trouble,
                     forgotten: log.forgotten,
                 };
                 keeper.run(queue).await;
             }
             Err(why) => {
                 tracing::error!(why, "the job queue cannot be opened");
+                say_trouble.send_replace(Some(format!("the queue cannot be opened: {why}")));
                 refuse(queue, &why).await;
             }
         }
@@ -226,6 +255,21 @@ fn directory(overlay: &Overlay) -> PathBuf {
     }
 }
 
+/// This boot of the machine, as the kernel names it; a name of this process where that is not told.
+fn boot() -> &'static str {
+    static BOOT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    BOOT.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        told.map_or_else(|_| format!("process {}", std::process::id()), |id| id.trim().to_owned())
+    })
+}
+
+/// How this cluster's queue works.
+fn settings(overlay: &Overlay) -> Settings {
+    let policy = if overlay.config().queue.fifo { Policy::Fifo } else { Policy::Easy };
+    Settings { policy, may_grow: true, ..Settings::default() }
+}
+
 /// What a log says.
 struct Log {
     store: Store,
@@ -238,8 +282,7 @@ struct Log {
 
 /// Reads the log. It may be long, and the broker has others to talk to meanwhile.
 async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<Log, String> {
-    let policy = if overlay.config().queue.fifo { Policy::Fifo } else { Policy::Easy };
-    let settings = Settings { policy, may_grow: true, ..Settings::default() };
+    let settings = settings(overlay);
     let dir = dir.to_owned();
     let read = move || {
         let Opened { store, entries, damaged, notes } =
@@ -250,7 +293,9 @@ async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<Log, String> {
         let latest = entries.iter().map(|entry| entry.time).max().unwrap_or_default();
         let taken = |entry: &&Entry| matches!(entry.event, Event::Submit(_) | Event::Copy(_));
         let taken = entries.iter().filter(taken).count();
-        let replayed = Queue::replay(settings, entries, damaged).map_err(|error| chain(&error))?;
+        let mut replayed =
+            Queue::replay(settings, entries, damaged).map_err(|error| chain(&error))?;
+        replayed.queue.boot_is(boot());
         for (job, reason) in &replayed.set_aside {
             tracing::warn!(%job, reason, "a job of the queue's log is set aside");
         }
@@ -280,6 +325,8 @@ struct Keeper {
     nodes: Nodes,
     overlay: Overlay,
     runner: Runner,
+    /// Jobs of which nobody knows yet whether they go on.
+    reunion: Reunion,
     /// Entries that could not be made durable yet.
     pending: Vec<Entry>,
     /// Effects that wait for them.
@@ -289,6 +336,7 @@ struct Keeper {
     /// Who waits for a job's end.
     waiters: BTreeMap<JobId, Waiters>,
     changed: watch::Sender<u64>,
+    trouble: watch::Sender<Option<String>>,
     /// Jobs in the log that were forgotten.
     forgotten: usize,
 }
@@ -304,7 +352,6 @@ struct Answers {
 
 impl Keeper {
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        self.recover();
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             let mut answers = Answers::default();
@@ -313,6 +360,7 @@ impl Keeper {
                 self.obey(now, command, &mut answers);
             }
             self.queue.tick(now);
+            self.reunion.decide(&mut self.queue, &self.runner, now);
             let up = self.overlay.membership().borrow().state == BrokerState::Run;
             if up && self.sick.is_none() && !self.leaves() {
                 self.queue.schedule(now);
@@ -363,6 +411,13 @@ impl Keeper {
                 drop(self.queue.finished(now, job, *outcome));
             }
             Command::NotStarted(job, outcome) => drop(self.queue.not_started(now, job, *outcome)),
+            Command::Restore(restore) => {
+                let put = self.restore(now, &restore.dump);
+                let _ = restore.reply.send(put);
+            }
+            Command::Holds(rank, answer) => {
+                self.reunion.said(&self.queue, &self.runner, rank, *answer);
+            }
         }
     }
 
@@ -403,12 +458,17 @@ impl Keeper {
     /// Makes the pending entries durable. Where that takes long, others go on meanwhile.
     async fn append(&mut self) -> Result<(), String> {
         let mut store = self.store.take().expect("the store is back after each batch");
-        let entries = std::mem::take(&mut self.pending);
-        // A job that ends with its client ends with the machine.
-        let passing = entries.iter().all(|entry| {
+        let mut entries = std::mem::take(&mut self.pending);
+        // A job that ends with its client ends with the machine; only its number must not be given again.
+        let mut passing = entries.iter().all(|entry| {
             let job = entry.job.and_then(|id| self.queue.job(id));
             job.is_some_and(|job| job.spec().options.contains_key(OWN))
         });
+        if passing && !self.queue.within_reserve() {
+            let now = self.clock.now();
+            entries.push(self.queue.reserve(now, RESERVE, boot()));
+            passing = false;
+        }
         let write = move || {
             let began = Instant::now();
             let written = if passing { store.note(&entries) } else { store.append(&entries) };
@@ -426,6 +486,7 @@ impl Keeper {
         result?;
         if self.sick.take().is_some() {
             tracing::info!("the queue's log takes entries again");
+            self.trouble.send_replace(None);
         }
         Ok(())
     }
@@ -440,6 +501,12 @@ impl Keeper {
             tracing::error!(why, "the queue takes no jobs until its log can be written");
         }
         self.sick = Some(why.to_owned());
+        self.trouble.send_if_modified(|told| {
+            let now = Some(refused(why));
+            let new = *told != now;
+            *told = now;
+            new
+        });
         let mut gone = BTreeSet::new();
         for (result, count, reply) in answers.submitted {
             if let Ok(first) = result {
@@ -494,15 +561,24 @@ impl Keeper {
         }
     }
 
-    fn carry_out(&self, effect: Effect) {
+    fn carry_out(&mut self, effect: Effect) {
         match effect {
+            Effect::Reattach(id) => {
+                if let (Some(job), Some(number)) = (self.queue.job(id), self.reunion.number(id)) {
+                    self.runner.reattach(job, number);
+                }
+            }
             Effect::Launch(id) => {
                 // One that was cancelled in the same breath has no tasks yet, and needs none.
                 if let Some(job) = self.queue.job(id) {
                     self.runner.launch(job);
                 }
             }
-            Effect::Stop(id) => self.runner.stop(id),
+            Effect::Stop(id) => {
+                // If it is not led again yet, it will not be.
+                self.reunion.stir();
+                self.runner.stop(id);
+            }
             Effect::Warn(id) => {
                 let job = self.queue.job(id);
                 if let Some((job, signal)) = job.and_then(|job| Some((job, job.spec().signal?))) {
@@ -534,19 +610,6 @@ impl Keeper {
         let code = self.queue.job(id).and_then(Job::exit_code);
         for waiter in std::iter::once(first).chain(others) {
             let _ = waiter.send((id, code));
-        }
-    }
-
-    /// What a former life of this broker left: jobs that had tasks have none any more, once their
-    /// members have said so.
-    fn recover(&mut self) {
-        let now = self.clock.now();
-        let held: Vec<JobId> = self.queue.running().map(|job| job.id).collect();
-        for id in held {
-            let _ = self.queue.tasks_lost(now, id, "the launcher's broker died while it ran");
-            if let Some(job) = self.queue.job(id) {
-                self.runner.await_end(job, lost());
-            }
         }
     }
 
@@ -582,7 +645,7 @@ impl Keeper {
             let wait = at.since(self.clock.last_wall());
             Instant::now() + Duration::from_millis(wait.min(86_400_000))
         });
-        [retry, unwritten, due].into_iter().flatten().min()
+        [retry, unwritten, due, self.reunion.wake_at()].into_iter().flatten().min()
     }
 }
 
@@ -594,12 +657,6 @@ fn worth_compacting(length: u64, forgotten: usize, known: usize) -> bool {
 
 fn refused(why: &str) -> String {
     format!("nothing can be taken until the queue's log can be written: {why}")
-}
-
-/// The end of tasks that nobody saw.
-fn lost() -> Outcome {
-    let code = u8::try_from(exit::BROKER_LOST).unwrap_or(u8::MAX);
-    Outcome { code, rank: None, message: "the launcher's broker died while it ran".to_owned() }
 }
 
 /// The machine's clock, never running backwards.

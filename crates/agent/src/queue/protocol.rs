@@ -120,6 +120,11 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },
+    /// All of the queue: pieces of a dump (docs/spec/eventlog.md), one after another.
+    Dump,
+    /// Puts a dump into an empty queue: pieces of it as messages of kind [`kind::ASK`], then an empty one.
+    /// One [`Put`].
+    Restore,
     /// A command of Slurm's that shows or changes something; what is to be printed.
     Slurm(Box<CommandLine>),
     /// The variables by which Slurm's names know a job that has its nodes: a map.
@@ -127,6 +132,20 @@ pub enum Question {
     /// Takes submissions on the same connection, each as a message of kind [`kind::ASK`] with JSON of a
     /// [`Submit`], and answers them in order, each once it is durable.
     Session(Session),
+}
+
+/// What came of a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Put {
+    /// Jobs that are known now.
+    pub jobs: u64,
+    /// Those that had nodes, and have failed.
+    pub failed: Vec<JobId>,
+    /// Those that had nodes, and begin again.
+    pub begun_again: Vec<JobId>,
+    /// The number of the next job.
+    pub next: JobId,
 }
 
 /// What the submissions of a session share.

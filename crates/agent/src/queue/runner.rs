@@ -4,28 +4,33 @@
 //! Owns: the way from a job to a request for its leader, and the table of jobs that run. It decides
 //! nothing about a job.
 
-use super::keeper::Command;
-use super::output::{Files, Output, Reader, spool_path};
+mod again;
+
+pub(super) use again::{answer, patience};
+
+use super::keeper::{Command, OWN};
+use super::output::{self, Files, Output, Reader, spool_path};
 use super::slurm;
 use super::spools::Spools;
 use crate::broker::Overlay;
 use crate::instance::UNTIL_INPUT_ENDS;
 use crate::instance::signal::{self, Delivery};
 use crate::job::Jobs;
-use crate::job::leader::{self, Handle, Led};
+use crate::job::leader::{self, Handle, Led, Resumption};
 use crate::job::protocol::{
-    self, GONE, Request, STDIN_WINDOW, Script, Share, Stdin, Where, kind, split,
+    self, Request, STDIN_WINDOW, Script, Share, Stamp, Stdin, Where, kind, split,
 };
+use crate::job::uplink::ACKNOWLEDGE;
 use crate::launch::affinity::Binding;
 use crate::launch::environment::Difference;
-use crate::launch::place::Distribution;
+use crate::launch::place::{Distribution, Placement};
 use crate::launch::text;
 use bytes::Bytes;
 use quorate_contract::AgentConfig;
 use quorate_queue::{Job, JobId, Outcome, Part, Program};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -33,9 +38,6 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// Messages of a job that wait to be written.
 const MESSAGES: usize = 16;
-
-/// How long a broker that is away is waited for before its tasks count as gone.
-const AWAY: Duration = Duration::from_secs(30);
 
 /// The option of a job that takes so many milliseconds and starts nothing.
 const SIMULATE: &str = "simulate";
@@ -77,6 +79,15 @@ pub(super) struct Running {
     fed: Mutex<bool>,
     /// It was told to end.
     stopped: Mutex<bool>,
+}
+
+/// What a job is led with.
+struct Prepared {
+    request: Request,
+    /// Its tasks run already.
+    again: Option<Resumption>,
+    output: Arc<Output>,
+    input: Option<File>,
 }
 
 impl Running {
@@ -163,12 +174,12 @@ impl Runner {
         }
         let config = self.shared.overlay.config();
         let prepared = request(job, config).and_then(|request| {
-            let output = self.output(job)?;
+            let output = self.output(job, false, &request)?;
             let input = job.spec().streams.input.as_deref().filter(|input| *input != "-");
             let input = input.map(|input| open_input(&in_directory(job, input))).transpose()?;
-            Ok((request, output, input))
+            Ok(Prepared { request, again: None, output, input })
         });
-        let (request, output, input) = match prepared {
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(why) => {
                 let keeper = self.shared.keeper.clone();
@@ -180,7 +191,7 @@ impl Runner {
             }
         };
         let runner = self.clone();
-        tokio::spawn(async move { runner.lead(id, request, output, input).await });
+        tokio::spawn(async move { runner.lead(id, prepared).await });
     }
 
     /// Lets a job take its time with no task at all: it measures the queue, not the starting of
@@ -206,10 +217,13 @@ impl Runner {
         });
     }
 
-    async fn lead(&self, id: JobId, request: Request, output: Arc<Output>, input: Option<File>) {
+    async fn lead(&self, id: JobId, prepared: Prepared) {
+        let Prepared { request, again, output, mut input } = prepared;
         let shared = &self.shared;
         let (messages, mut queue) = mpsc::channel::<Bytes>(MESSAGES);
-        let (handle, led) = leader::lead_here(&shared.jobs, &shared.overlay, request, messages);
+        let led_again = again.is_some();
+        let (handle, led) =
+            leader::lead_here(&shared.jobs, &shared.overlay, (request, again), messages);
         let running = Arc::new(Running {
             handle: handle.clone(),
             output: output.clone(),
@@ -219,11 +233,12 @@ impl Runner {
         });
         self.table().insert(id, running.clone());
         shared.begun.notify_waiters();
-        if let Some(file) = input {
-            tokio::task::spawn_blocking({
-                let (running, taken) = (running.clone(), running.taken.subscribe());
-                move || feed_file(&running, taken, file)
-            });
+        let feed = |file: File, from: u64| {
+            let (running, taken) = (running.clone(), running.taken.subscribe());
+            tokio::task::spawn_blocking(move || feed_file(&running, taken, file, from));
+        };
+        if let Some(file) = input.take_if(|_| !led_again) {
+            feed(file, 0);
         }
         let listening = async {
             while let Some(received) = queue.recv().await {
@@ -231,7 +246,19 @@ impl Runner {
                     Some(kind::PLACED) => {
                         let _ = shared.keeper.send(Command::Started(id)).await;
                     }
-                    Some(kind::OUT | kind::ERR | kind::NOTICE) => output.take(received).await,
+                    Some(kind::OUT | kind::ERR | kind::NOTICE) => {
+                        if let Some((broker, pieces)) = output.take(received).await
+                            && pieces % ACKNOWLEDGE == 0
+                        {
+                            handle.written(broker, pieces);
+                        }
+                    }
+                    Some(kind::STDIN_AT) => {
+                        let at = split(received).and_then(|(_, at)| protocol::number_of(&at));
+                        if let (Some(file), Some(at)) = (input.take(), at) {
+                            feed(file, at);
+                        }
+                    }
                     Some(kind::TAKEN) => {
                         let more =
                             split(received).and_then(|(_, payload)| protocol::taken(&payload));
@@ -278,30 +305,7 @@ impl Runner {
         running.handle.stop(std::mem::replace(&mut *stopped, true));
     }
 
-    /// Waits until no broker has anything of a job that an earlier life of this one led, then says
-    /// how it ended.
-    pub(super) fn await_end(&self, job: &Job, outcome: Outcome) {
-        let id = job.id;
-        let ranks: Vec<u32> = job
-            .allocation
-            .iter()
-            .flat_map(|allocation| allocation.parts.iter().map(|part| part.rank))
-            .collect();
-        let runner = self.clone();
-        tokio::spawn(async move {
-            let overlay = runner.overlay();
-            let gone = ranks.into_iter().map(|rank| {
-                let overlay = overlay.clone();
-                tokio::spawn(async move { gone_from(&overlay, rank, id).await })
-            });
-            for broker in gone.collect::<Vec<_>>() {
-                let _ = broker.await;
-            }
-            let _ = runner.shared.keeper.send(Command::Finished(id, Box::new(outcome))).await;
-        });
-    }
-
-    fn output(&self, job: &Job) -> Result<Arc<Output>, String> {
+    fn output(&self, job: &Job, again: bool, request: &Request) -> Result<Arc<Output>, String> {
         let streams = &job.spec().streams;
         let path = |template: &Option<String>| {
             template.as_deref().map(|template| in_directory(job, template))
@@ -312,7 +316,13 @@ impl Runner {
             error: error.as_deref(),
             append: streams.append || job.requeues > 0,
             label: streams.label,
+            by_rank: by_rank(request),
+            again,
         };
+        if !again && job.requeues > 0 {
+            // What an earlier attempt has written is not this one's.
+            output::forget(&self.shared.dir, job.id.0);
+        }
         Output::open(spool_path(&self.shared.dir, job.id.0), &files)
     }
 
@@ -389,6 +399,7 @@ fn request(job: &Job, config: &AgentConfig) -> Result<Request, String> {
         no_kill: option("no-kill").is_some(),
         instance: false,
         queued: Some(job.id.0),
+        keeps: keeps(job),
     })
 }
 
@@ -428,7 +439,31 @@ fn instance(job: &Job, config: &AgentConfig) -> Result<Request, String> {
         no_kill: true,
         instance: true,
         queued: Some(job.id.0),
+        keeps: keeps(job),
     })
+}
+
+/// Which start of a job it is, if its tasks outlive this broker: if it is there for nobody who goes.
+fn keeps(job: &Job) -> Option<Stamp> {
+    let outlives = !job.spec().options.contains_key(OWN);
+    outlives
+        .then(|| Stamp { attempt: job.requeues, allocated: job.allocated.unwrap_or_default().0 })
+}
+
+/// The broker of each rank of a job that outlives this one.
+fn by_rank(request: &Request) -> Vec<u32> {
+    let (Some(_), Where::Allotted(shares)) = (request.keeps, &request.place) else {
+        return Vec::new();
+    };
+    let brokers = shares.iter().map(|share| (share.broker, share.tasks)).collect();
+    let placement = Placement { brokers, distribution: request.command.distribution };
+    let mut by_rank = vec![0; placement.tasks() as usize];
+    for (broker, ranks) in placement.ranks() {
+        for rank in ranks {
+            by_rank[rank as usize] = broker;
+        }
+    }
+    by_rank
 }
 
 /// A job's environment, as it differs from that of the pods.
@@ -460,26 +495,13 @@ fn shares(job: &Job, tasks: impl Fn(&Part) -> u32) -> Vec<Share> {
     parts.map(share).collect()
 }
 
-/// Waits until a broker has nothing of a job any more.
-async fn gone_from(overlay: &Overlay, rank: u32, id: JobId) {
-    let mut membership = overlay.membership();
-    let here = tokio::time::timeout(
-        AWAY,
-        membership.wait_for(|membership| membership.online.contains_key(&rank)),
-    );
-    if !matches!(here.await, Ok(Ok(_))) {
-        // A broker that stays away has ended its tasks by itself.
+/// Gives a job a file as its standard input, from a place on, no faster than it is read.
+fn feed_file(running: &Running, mut taken: watch::Receiver<u64>, mut file: File, from: u64) {
+    let runtime = tokio::runtime::Handle::current();
+    if from > 0 && file.seek(SeekFrom::Start(from)).is_err() {
+        running.input(None);
         return;
     }
-    let question = protocol::body(&id.0);
-    if let Err(error) = overlay.request(rank, GONE, question).await {
-        tracing::info!(rank, %error, "a broker does not say whether it has tasks of a job");
-    }
-}
-
-/// Gives a job a file as its standard input, no faster than it is read.
-fn feed_file(running: &Running, mut taken: watch::Receiver<u64>, mut file: File) {
-    let runtime = tokio::runtime::Handle::current();
     let mut sent: u64 = 0;
     let mut block = vec![0; BLOCK];
     loop {

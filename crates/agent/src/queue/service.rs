@@ -3,6 +3,7 @@
 //! Owns: what each question comes to, and waiting; [`attach`] follows a job's streams.
 
 mod attach;
+mod dump;
 
 use super::facts;
 use super::keeper::{Closed, Keeping, OWN};
@@ -195,6 +196,8 @@ async fn answer(
                 Err(closed) => Over::failed(closed.to_string()),
             }
         }
+        Question::Dump => dump::dump(keeping, say).await,
+        Question::Restore => dump::restore(keeping, hear, say).await,
         Question::Session(shared) => session(keeping, opening, &shared, hear, say).await,
     }
 }

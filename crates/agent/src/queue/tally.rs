@@ -74,6 +74,7 @@ pub(super) fn start(keeping: &Keeping, jobs: &Jobs, overlay: &Overlay) {
 
 async fn tally(keeping: &Keeping, jobs: &Jobs, overlay: &Overlay) -> Result<(), Closed> {
     let mut changes = keeping.changes();
+    let mut trouble = keeping.trouble();
     let mut members = overlay.membership();
     let config = overlay.config();
     let limit = config.queue.idle_timeout_seconds.filter(|_| config.program == Program::None);
@@ -81,8 +82,14 @@ async fn tally(keeping: &Keeping, jobs: &Jobs, overlay: &Overlay) -> Result<(), 
     let begun = Instant::now();
     loop {
         changes.mark_unchanged();
-        let counts = keeping.look(count).await?;
-        overlay.jobs_counted(counts).await.map_err(|_| Closed)?;
+        let counted = keeping.look(count).await;
+        // A queue that could not be opened counts nothing, and says why.
+        let counts = counted.as_ref().copied().unwrap_or_default();
+        let why = trouble.borrow_and_update().clone();
+        if counted.is_ok() || why.is_some() {
+            overlay.jobs_counted(counts, why).await.map_err(|_| Closed)?;
+        }
+        counted?;
         let up = members.borrow_and_update().state == BrokerState::Run;
         // What was started beside the queue is work too, and says nothing when it ends.
         let beside = jobs.leads();
@@ -107,6 +114,7 @@ async fn tally(keeping: &Keeping, jobs: &Jobs, overlay: &Overlay) -> Result<(), 
         };
         tokio::select! {
             changed = changes.changed() => changed.map_err(|_| Closed)?,
+            changed = trouble.changed() => changed.map_err(|_| Closed)?,
             changed = members.changed(), if limit.is_some() => changed.map_err(|_| Closed)?,
             () = wake => {}
         }

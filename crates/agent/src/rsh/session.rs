@@ -125,7 +125,12 @@ pub(super) async fn serve(jobs: Jobs, overlay: Overlay, visits: Visits, channel:
     let tail = Arc::new(Mutex::new(Tail::default()));
     let start_pump = |pipe, kind| {
         let stream = Stream { kind, rank: 0, whole_lines: false };
-        tokio::spawn(pump(pipe, stream, sender.clone(), tail.clone(), ended.clone()))
+        let sender = sender.clone();
+        let send = move |piece| {
+            let sender = sender.clone();
+            async move { sender.send(piece).await.is_ok() }
+        };
+        tokio::spawn(pump(pipe, stream, send, tail.clone(), ended.clone()))
     };
     let pumps = [start_pump(task.stdout, kind::OUT), start_pump(task.stderr, kind::ERR)];
     let mut stdin = task.stdin.map(|pipe| {

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -60,7 +61,8 @@ impl Plan {
         let network = Network::take(self.size);
         fs::write(dir.path().join("hosts"), network.book()).unwrap();
         let pods = (0..self.size).map(|_| None).collect();
-        Pods { dir, network, haste: self.haste, by_rank: pods }
+        let later = Mutex::default();
+        Pods { dir, network, haste: self.haste, by_rank: pods, later }
     }
 
     /// Writes the files and starts all pods.
@@ -140,6 +142,11 @@ impl Network {
         format!("127.{}.{}.{}:{PORT}", self.second, self.third, rank + 1)
     }
 
+    /// An address of no pod, for a way to one.
+    pub(crate) fn beside(&self, rank: u32) -> String {
+        format!("127.{}.{}.{}:{PORT}", self.second, self.third, rank + 101)
+    }
+
     fn book(&self) -> String {
         (0..self.size).fold(String::new(), |mut book, rank| {
             let _ = writeln!(book, "{rank} {}", self.address(rank));
@@ -155,6 +162,7 @@ pub(crate) struct Special {
     pub(crate) seed: Option<[u8; 32]>,
     pub(crate) termination_log: Option<PathBuf>,
     pub(crate) environment: Vec<(&'static str, String)>,
+    pub(crate) hosts: Option<PathBuf>,
 }
 
 /// One running pod.
@@ -170,6 +178,8 @@ pub(crate) struct Pods {
     pub(crate) network: Network,
     haste: u32,
     by_rank: Vec<Option<Pod>>,
+    /// Pods that took the place of others.
+    later: Mutex<Vec<(u32, Pod)>>,
 }
 
 impl Pods {
@@ -180,6 +190,24 @@ impl Pods {
 
     /// Starts a pod that differs.
     pub(crate) fn start_special(&mut self, rank: u32, special: Special) {
+        let pod = self.spawn(rank, special);
+        self.by_rank[rank as usize] = Some(pod);
+    }
+
+    /// Starts a pod again that has ended by itself, as its Job would, in a directory of its own. Tells whether it
+    /// had ended.
+    pub(crate) fn replace_if_ended(&self, rank: u32, special: Special) -> bool {
+        let mut later = self.later.lock().unwrap();
+        let latest = later.iter().rev().find(|(each, _)| *each == rank).map(|(_, pod)| pod);
+        let supervisor = latest.unwrap_or_else(|| self.pod(rank)).supervisor.id().cast_signed();
+        if alive(supervisor) {
+            return false;
+        }
+        later.push((rank, self.spawn(rank, special)));
+        true
+    }
+
+    fn spawn(&self, rank: u32, special: Special) -> Pod {
         let dir = self.dir.path().join(format!("rank-{rank}"));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).unwrap();
@@ -199,7 +227,7 @@ impl Pods {
             .arg(seed)
             .arg("--shared-host")
             .arg("--hosts")
-            .arg(self.dir.path().join("hosts"))
+            .arg(special.hosts.unwrap_or_else(|| self.dir.path().join("hosts")))
             .arg("--run-dir")
             .arg(&dir)
             .arg("--termination-log")
@@ -213,7 +241,16 @@ impl Pods {
             .stderr(File::create(dir.join("stderr")).unwrap())
             .spawn()
             .unwrap();
-        self.by_rank[rank as usize] = Some(Pod { supervisor, dir, termination_log });
+        Pod { supervisor, dir, termination_log }
+    }
+
+    /// A book of addresses in which one pod is reached another way; gives its file.
+    pub(crate) fn hosts_with(&self, rank: u32, way: &str) -> PathBuf {
+        let (own, other) = (self.network.address(rank), format!("{rank} {way}"));
+        let book = self.network.book().replace(&format!("{rank} {own}"), &other);
+        let path = self.dir.path().join(format!("hosts-{}", way.replace(':', "-")));
+        fs::write(&path, book).unwrap();
+        path
     }
 
     /// The cluster's secret, which pods read when they start.
@@ -366,7 +403,9 @@ impl Drop for Pods {
         if std::thread::panicking() {
             self.tell();
         }
-        for pod in self.by_rank.iter_mut().flatten() {
+        let later = std::mem::take(self.later.get_mut().unwrap());
+        let mut later: Vec<Pod> = later.into_iter().map(|(_, pod)| pod).collect();
+        for pod in self.by_rank.iter_mut().flatten().chain(&mut later) {
             // A broker that is stopped would not die with its supervisor's signal.
             if let Ok(text) = fs::read_to_string(pod.dir.join("broker.pid"))
                 && let Ok(broker) = text.parse()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 /// Kills rank 0's broker and waits until the cluster runs again.
-fn restart(pods: &Pods) {
+pub(crate) fn restart(pods: &Pods) {
     let before = pods.broker(0);
     pods.kill_broker(0);
     wait("the next broker", || (pods.broker(0) != before).then_some(()));

@@ -175,6 +175,17 @@ impl Queue {
         Ok(())
     }
 
+    /// The tasks of a job went on while rank 0 was started anew: they are led again
+    /// ([`crate::reattach`]). Tells whether the job still wants that.
+    pub fn reattached(&mut self, now: Time, id: JobId) -> bool {
+        let goes_on = self.jobs.get(&id).is_some_and(|job| job.state == State::Run);
+        if goes_on {
+            self.happen(now, id, Event::Reattach {});
+            self.effects.push(Effect::Reattach(id));
+        }
+        goes_on
+    }
+
     /// Lets time pass: jobs begin that waited for a moment, and end that have used up their time.
     pub fn tick(&mut self, now: Time) {
         while let Some(&(time, id)) = self.timers.first() {

@@ -73,6 +73,11 @@ impl Queue {
         Ok(())
     }
 
+    /// As [`Queue::drain`], of a queue that is about to take the place of another.
+    pub fn keep_drained(&mut self, rank: u32, reason: &str) {
+        self.pool.drain(rank, reason.into());
+    }
+
     /// Jobs may be started on a broker again.
     pub fn undrain(&mut self, now: Time, rank: u32) -> Result<(), QueueError> {
         self.rank_known(rank)?;

@@ -83,6 +83,10 @@ impl Queue {
     pub fn compacted(&self, now: Time) -> impl Iterator<Item = Entry> {
         let own = move |event| Entry { time: now, job: None, event };
         let ids = std::iter::once(own(Event::Ids { next: self.next }));
+        let reserved = (self.reserved.0 > self.next).then(|| {
+            let (below, boot) = self.reserved.clone();
+            own(Event::Reserve { below, boot })
+        });
         let lanes =
             self.lanes.values().map(move |state| own(Event::Lane(Box::new(state.lane.clone()))));
         let drains = self.pool.drains();
@@ -101,12 +105,13 @@ impl Queue {
                 Entry { time: *time, job: Some(job.id), event }
             })
         });
-        ids.chain(lanes).chain(drains).chain(jobs)
+        ids.chain(reserved).chain(lanes).chain(drains).chain(jobs)
     }
 
     fn replay_own(&mut self, event: Event) -> Result<(), QueueError> {
         match event {
             Event::Ids { next } => self.next = self.next.max(next),
+            Event::Reserve { below, boot } => self.reserved = (below, boot),
             Event::Purge { jobs } => {
                 for (first, last) in jobs {
                     let gone: Vec<JobId> =

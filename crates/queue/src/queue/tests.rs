@@ -85,6 +85,7 @@ impl Scene {
                 }
                 Effect::Stop(id) => self.stopped.push(id.0),
                 Effect::Warn(id) => self.warned.push(id.0),
+                Effect::Reattach(id) => panic!("job {id} was never left alone"),
             }
         }
         self.log.extend(self.queue.take().0);
@@ -689,4 +690,31 @@ fn copies_share_one_specification_in_the_log_and_after_it() {
         let job = replayed.queue.job(JobId(first + 1)).unwrap();
         assert_eq!(job.filled("{cc} {{id}} {{name}} {x}"), format!("8 {} case-8 {{x}}", job.id));
     }
+}
+
+#[test]
+fn numbers_that_only_a_former_boot_knew_are_not_given_again() {
+    let settings = || Settings { may_grow: true, ..Settings::default() };
+    let mut queue = Queue::new(settings()).unwrap();
+    let job = || Jobspec::command("j", &["true"]);
+    assert!(!queue.within_reserve());
+    queue.submit(Time(1), 1, job(), &Copies::One).unwrap();
+    let (mut log, _) = queue.take();
+    log.push(queue.reserve(Time(1), 3, "boot one"));
+    assert!(queue.within_reserve());
+    queue.submit(Time(2), 1, job(), &Copies::Many(2)).unwrap();
+    assert!(queue.within_reserve());
+    queue.submit(Time(2), 1, job(), &Copies::One).unwrap();
+    assert!(!queue.within_reserve(), "number 5 needs more");
+    // What was submitted after the reserve is lost with the machine, and only then.
+    let replay = |boot: &str, log: Vec<Entry>| {
+        let mut queue = Queue::replay(settings(), log, []).unwrap().queue;
+        queue.boot_is(boot);
+        queue
+    };
+    assert_eq!(replay("boot one", log.clone()).next_id(), JobId(2));
+    let other = replay("boot two", log.clone());
+    assert_eq!((other.next_id(), other.within_reserve()), (JobId(5), false));
+    let compacted = replay("boot one", log).compacted(Time(3)).collect();
+    assert_eq!(replay("boot two", compacted).next_id(), JobId(5));
 }

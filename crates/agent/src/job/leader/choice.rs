@@ -12,14 +12,16 @@ use quorate_contract::config::Parallel;
 use quorate_hostlist::IdSet;
 use std::collections::{BTreeSet, HashMap};
 
-/// The placement of a request among the connected brokers.
+/// The placement of a request among the connected brokers. What the queue has allotted is refused when a
+/// broker of it is not there, if it must be `whole`.
 pub(super) fn choose(
     membership: &Membership,
-    wanted: &Where,
-    distribution: Distribution,
+    request: &Request,
+    whole: bool,
     overlay: &Overlay,
 ) -> Result<Placement, String> {
-    match wanted {
+    let distribution = request.command.distribution;
+    match &request.place {
         Where::Slots(ask) => {
             let offers: Vec<Offer> = membership
                 .online
@@ -50,7 +52,7 @@ pub(super) fn choose(
         }
         Where::Allotted(shares) => {
             for Share { broker, .. } in shares {
-                if !membership.online.contains_key(broker) {
+                if whole && !membership.online.contains_key(broker) {
                     let pod = overlay.config().display_name(*broker);
                     return Err(format!("rank {broker} ({pod}) is not connected any more"));
                 }
@@ -120,6 +122,7 @@ pub fn program(parallel: &Parallel) -> Request {
         no_kill: false,
         instance: false,
         queued: None,
+        keeps: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `quorate-agent jobs`, `info`, `events`, `queue` and `resource`.
 
+use super::dump::DumpArgs;
 use super::{Form, Ids, every, ids, misused, now, print, shown};
 use crate::query::Where;
 use crate::queue::client::{self, Own};
@@ -172,6 +173,10 @@ pub enum QueueVerb {
     Start(LaneArgs),
     /// Start no jobs; those that run go on
     Stop(LaneArgs),
+    /// Write all jobs and queues to one file
+    Dump(DumpArgs),
+    /// Put such a file into a queue that has no jobs; numbers go on from there
+    Restore(DumpArgs),
 }
 
 /// How to list.
@@ -216,6 +221,8 @@ impl QueueVerb {
             Self::Disable(args) => (args, Some(false), None),
             Self::Start(args) => (args, None, Some(true)),
             Self::Stop(args) => (args, None, Some(false)),
+            Self::Dump(args) => return args.dump(),
+            Self::Restore(args) => return args.restore(),
         };
         let (name, reason) = (args.name.clone(), args.reason.clone());
         let change = LaneChange { name, enabled, started, reason };
