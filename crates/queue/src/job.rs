@@ -333,7 +333,6 @@ impl Job {
                 self.allocation = self.allocation.take().map(|had| Arc::new(had.without(*rank)));
             }
             (Event::Start {}, Run) if self.started.is_none() => self.started = Some(time),
-            (Event::Reattach {}, Run) => {}
             (Event::Finish(outcome), Run | Cleanup)
                 if self.holds_nodes() && self.outcome.is_none() =>
             {
@@ -347,7 +346,7 @@ impl Job {
             (Event::Exception { severity: Severity::Note, kind, .. }, _) => {
                 self.warned |= &**kind == "signal";
             }
-            (Event::Memo { .. }, _) => {}
+            (Event::Memo { .. }, _) | (Event::Reattach {}, Run) => {}
             (
                 Event::Exception { severity: Severity::Fatal, kind, note },
                 Depend | Priority | Sched | Run | Cleanup,

@@ -113,8 +113,8 @@ impl World {
         let now = self.now;
         match act {
             Act::Submit { nodes, requeue } => {
-                let nodes = Some((*nodes, *nodes));
-                let request = Request { tasks: nodes.unwrap().0, nodes, ..Request::default() };
+                let (tasks, nodes) = (*nodes, Some((*nodes, *nodes)));
+                let request = Request { tasks, nodes, ..Request::default() };
                 let spec =
                     Jobspec { request, requeue: *requeue, ..Jobspec::command("j", &["true"]) };
                 self.queue.submit(now, 1, spec, &Copies::One).unwrap();
@@ -260,7 +260,9 @@ impl World {
     /// Makes what happened durable, and has it carried out: all of it, or on a few brokers.
     fn carry_out(&mut self, reached: Option<usize>) {
         let (entries, effects) = self.queue.take();
-        entries.iter().for_each(|entry| log::encode(entry, &mut self.log));
+        for entry in &entries {
+            log::encode(entry, &mut self.log);
+        }
         for effect in effects {
             let job = self.queue.job(effect.job()).unwrap();
             match effect {
@@ -325,7 +327,9 @@ impl World {
             }
         }
         let (entries, effects) = self.queue.take();
-        entries.iter().for_each(|entry| log::encode(entry, &mut self.log));
+        for entry in &entries {
+            log::encode(entry, &mut self.log);
+        }
         assert!(effects.is_empty(), "{effects:?}");
     }
 

@@ -297,17 +297,14 @@ async fn lead(
         end_at: None,
         give_up_at: None,
     };
-    let (service, order) = match &again {
-        None => (LAUNCH, body(&launch)),
-        Some(_) => {
-            let what = What::Reattach { leader: overlay.rank() };
-            (ORDER, body(&Order { job: number, what }))
-        }
-    };
-    if again.is_some() {
+    let (service, order) = if again.is_some() {
         // Who was lost since it spoke for the job.
         job.look_for_lost();
-    }
+        let what = What::Reattach { leader: overlay.rank() };
+        (ORDER, body(&Order { job: number, what }))
+    } else {
+        (LAUNCH, body(&launch))
+    };
     if let Err(error) = overlay.cast(&brokers, service, order).await {
         let why = format!("the order to launch cannot be sent: {error}");
         job.judge = Judge::new(0, false);
@@ -400,7 +397,7 @@ impl Job<'_> {
                     Err(broadcast::error::RecvError::Lagged(_)) => self.look_for_lost(),
                     // The next leader finds its tasks.
                     Err(broadcast::error::RecvError::Closed) if self.kept => {
-                        std::future::pending().await
+                        std::future::pending::<()>().await;
                     }
                     Err(broadcast::error::RecvError::Closed) => {
                         let verdict = self.judge.canceled(Cancel::Shutdown);

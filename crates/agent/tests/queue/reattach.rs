@@ -158,7 +158,8 @@ fn input_from_a_file_goes_on_where_it_was() {
     let pods = cluster(2);
     let marks = Marks::new();
     // More than is under way at once, so that some is left to read by the next leader.
-    let lines: String = (0..300_000).map(|line| format!("{line}\n")).collect();
+    let lines: Vec<String> = (0..300_000).map(|line: u32| line.to_string()).collect();
+    let lines = lines.join("\n") + "\n";
     fs::write(marks.path("in"), &lines).unwrap();
     let gate = marks.path("gate").display().to_string();
     let script = format!(

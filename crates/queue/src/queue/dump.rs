@@ -106,7 +106,9 @@ mod tests {
 
     fn bytes(entries: &[Entry]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        entries.iter().for_each(|entry| log::encode(entry, &mut bytes));
+        for entry in entries {
+            log::encode(entry, &mut bytes);
+        }
         bytes
     }
 

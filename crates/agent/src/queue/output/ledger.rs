@@ -64,16 +64,15 @@ impl Ledger {
     }
 
     fn note(&mut self, slot: u64, mark: Mark) -> io::Result<()> {
-        let file = match &self.file {
-            Some(file) => file,
-            None => {
-                if let Some(dir) = self.path.parent() {
-                    fs::create_dir_all(dir)?;
-                }
-                let mut options = OpenOptions::new();
-                options.create(true).truncate(false).write(true);
-                self.file.insert(options.open(&self.path)?)
+        let file = if let Some(file) = &self.file {
+            file
+        } else {
+            if let Some(dir) = self.path.parent() {
+                fs::create_dir_all(dir)?;
             }
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).write(true);
+            self.file.insert(options.open(&self.path)?)
         };
         let mut bytes = Vec::with_capacity(SLOT as usize);
         bytes.extend_from_slice(&mark.pieces.to_le_bytes());
