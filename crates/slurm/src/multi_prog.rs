@@ -5,6 +5,9 @@
 
 use quorate_hostlist::IdSet;
 
+/// Stands for a `%` that stays.
+const KEPT: char = '\u{1}';
+
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -60,7 +63,7 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Line>, MultiProgError> {
         }
         whole.push_str(line);
         let line = std::mem::take(&mut whole);
-        let mut words = crate::script::words(&line).map_err(|_| wrong())?.into_iter();
+        let mut words = crate::script::words(&kept(&line)).map_err(|_| wrong())?.into_iter();
         let Some(first) = words.next() else { continue };
         let ranks = match first.as_str() {
             "*" => None,
@@ -106,7 +109,23 @@ pub fn command(lines: &[Line], rank: u32) -> Option<Vec<String>> {
         None => rank as usize,
     };
     let (rank, place) = (rank.to_string(), place.to_string());
-    Some(line.words.iter().map(|word| word.replace("%t", &rank).replace("%o", &place)).collect())
+    let filled = |word: &String| word.replace("%t", &rank).replace("%o", &place).replace(KEPT, "%");
+    Some(line.words.iter().map(filled).collect())
+}
+
+/// A line in which each `%` within quotes is one that stays, as in srun.
+fn kept(line: &str) -> String {
+    let mut quote = None;
+    let mut one = |c: char| {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('\'' | '"', None) => quote = Some(c),
+            ('%', Some(_)) => return KEPT,
+            _ => {}
+        }
+        c
+    };
+    line.chars().map(&mut one).collect()
 }
 
 #[cfg(test)]
@@ -114,7 +133,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = "# who runs what\n4-6       hostname\n1,7  echo \\\n task:%t\n\
-                        0,2-3     echo 'an offset' %o\n";
+                        0,2-3     echo 'an offset %o' %o\n";
 
     #[test]
     fn each_rank_has_its_command() {
@@ -123,7 +142,10 @@ mod tests {
         assert_eq!(check("f", &lines, 8), Ok(()));
         let of = |rank| command(&lines, rank).unwrap().join("|");
         assert_eq!((of(5), of(7)), ("hostname".to_owned(), "echo|task:7".to_owned()));
-        assert_eq!((of(0), of(3)), ("echo|an offset|0".to_owned(), "echo|an offset|2".to_owned()));
+        assert_eq!(
+            (of(0), of(3)),
+            ("echo|an offset %o|0".to_owned(), "echo|an offset %o|2".to_owned())
+        );
         let all = read("f", "0 a\n* b %t\n").unwrap();
         assert_eq!(command(&all, 9), Some(vec!["b".to_owned(), "9".to_owned()]));
     }

@@ -37,6 +37,8 @@ pub enum Labels {
     None,
     /// The task's rank.
     Task,
+    /// The task's rank, made so wide with blanks before it.
+    Padded(usize),
     /// The rank of the task's broker, if there is more than one.
     Broker,
 }

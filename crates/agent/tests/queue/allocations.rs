@@ -115,7 +115,7 @@ fn steps_run_in_the_allocation_that_is_named() {
     for (job, why) in [
         (
             "99",
-            "Invalid job id specified\nsrun: error: Check SLURM_JOB_ID environment variable. Expired or invalid job 99\n",
+            "Invalid job id specified\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 99\n",
         ),
         ("1", "Job/step already completing or completed\n"),
     ] {
@@ -130,11 +130,11 @@ fn ranks_of_one_job_run_different_programs() {
     let (pods, desk) = (cluster(2), Desk::new());
     fs::write(
         desk.path().join("many.conf"),
-        "# all\n1,3 echo task:%t\n0 sh -c 'echo first of %o; exit 3'\n* echo other\n",
+        "# all\n1,3 echo task:%t\n0 sh -c 'echo first; exit 3' %o\n* echo other\n",
     )
     .unwrap();
     let output = desk.run(&pods, 1, &["srun", "-n4", "-l", "--multi-prog", "many.conf"]);
-    let lines = ["0: first of 0", "1: task:1", "2: other", "3: task:3"].map(str::to_owned);
+    let lines = ["0: first", "1: task:1", "2: other", "3: task:3"].map(str::to_owned);
     assert_eq!((code(&output), sorted(&output)), (3, lines.into()), "{}", stderr(&output));
     let output = desk.run(&pods, 1, &["srun", "-n4", "--multi-prog", "none.conf"]);
     let said = "srun: error: Could not open multi_prog config file none.conf\n";

@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 /// What a line is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    Task(u32),
+    /// A rank, and how wide its number is made.
+    Task(u32, usize),
     Job(u64),
     TaskOf(u64, u32),
 }
@@ -24,7 +25,7 @@ enum Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Task(rank) => write!(f, "{rank}"),
+            Self::Task(rank, width) => write!(f, "{rank:>width$}"),
             Self::Job(job) => write!(f, "{job}"),
             Self::TaskOf(job, rank) => write!(f, "{job}.{rank}"),
         }
@@ -116,9 +117,10 @@ impl Output {
         let rank = self.brokers.get(&rank).copied().unwrap_or(rank);
         let origin = match (self.job, self.labels) {
             (None, Labels::None) => None,
-            (None, Labels::Task | Labels::Broker) => Some(Origin::Task(rank)),
+            (None, Labels::Task | Labels::Broker) => Some(Origin::Task(rank, 0)),
+            (None, Labels::Padded(width)) => Some(Origin::Task(rank, width)),
             (Some(job), Labels::None) => Some(Origin::Job(job)),
-            (Some(job), Labels::Task | Labels::Broker) => Some(Origin::TaskOf(job, rank)),
+            (Some(job), _) => Some(Origin::TaskOf(job, rank)),
         };
         let piece =
             if kind == kind::OUT { Piece::Out(origin, bytes) } else { Piece::Err(origin, bytes) };

@@ -86,7 +86,9 @@ pub(super) fn run(words: &[String]) -> anyhow::Result<i32> {
     if from_here {
         spec.streams.input = Some("-".to_owned());
     }
-    let labels = if spec.streams.label { Labels::Task } else { Labels::None };
+    // As wide as the highest rank (srun(1), --label).
+    let width = spec.request.tasks.saturating_sub(1).to_string().len();
+    let labels = if spec.streams.label { Labels::Padded(width) } else { Labels::None };
     let hello = client::hello(
         &question(&job, Then::Attach { stdin: from_here, own: true }, false),
         nothing_more(),
@@ -168,9 +170,7 @@ fn allocation(id: JobId, job: &mut Wanted) -> anyhow::Result<Result<OpenWay, Str
     };
     if !why.is_empty() {
         let check = if why.starts_with("Invalid") {
-            format!(
-                "srun: error: Check SLURM_JOB_ID environment variable. Expired or invalid job {id}\n"
-            )
+            format!("srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {id}\n")
         } else {
             String::new()
         };
