@@ -37,7 +37,8 @@ pub(super) fn run(dist: &Dist, options: &[String], clock: Clock) -> Result<Vec<F
         figures.push(Figure::of("queue", what, "ms", &samples["one"]).target(6.0));
     }
     clock.say("queue: simulated jobs");
-    for (count, target) in [(16_000, 800.0), (100_000, 6000.0)] {
+    let mut rates = Vec::new();
+    for (count, target) in [(16_000_u32, 800.0), (100_000, 6000.0)] {
         let cluster = Cluster::start(dist, 1, 256)?;
         let set = format!("1-{count}");
         let words = ["--bcc", &set, "--option", "simulate=0", "--wait", "-Q", "x"];
@@ -47,8 +48,13 @@ pub(super) fn run(dist: &Dist, options: &[String], clock: Clock) -> Result<Vec<F
             contestants: vec![cluster.submits("simulated", &words)],
         };
         let what = format!("{count} simulated jobs");
-        figures.push(Figure::of("queue", what, "ms", &rounds.run()?["simulated"]).target(target));
+        let figure = Figure::of("queue", what, "ms", &rounds.run()?["simulated"]).target(target);
+        rates.push(f64::from(count) / figure.median);
+        figures.push(figure);
     }
+    let lost = (1.0 - rates[1] / rates[0]).max(0.0) * 100.0;
+    let what = "rate lost from 16,000 to 100,000 of them";
+    figures.push(Figure::of("queue", what, "%", &[lost]).target(20.0));
     clock.say("queue: clusters within a cluster");
     figures.extend(nested(dist)?);
     clock.say("queue: submissions");
