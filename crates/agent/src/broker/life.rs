@@ -39,6 +39,9 @@ pub(crate) const PID_FILE: &str = "broker.pid";
 const ADDRESS_WAIT: Duration = Duration::from_secs(3);
 /// The pause between two tries.
 const ADDRESS_STEP: Duration = Duration::from_millis(5);
+/// The longest wait between two tries to find a parent in a small cluster. Questions to name servers have
+/// four forms, so each is asked again after about a second, when its absence is forgotten.
+const SHORTEST_LIMIT: Millis = Millis(300);
 
 /// Be this pod's broker: the command of the pod's main container
 #[derive(Debug, clap::Args)]
@@ -253,6 +256,7 @@ fn timing(settings: &Settings) -> anyhow::Result<Timing> {
         orphan_timeout: orphan,
         // A broker gives itself up before its parent gives it up.
         lost_after: usual.lost_after.max(Millis(orphan.0 + orphan.0 / 3)),
+        dial_backoff_max: longest_wait(settings.config.size, &usual),
         ..usual
     };
     let timing = Timing {
@@ -261,6 +265,12 @@ fn timing(settings: &Settings) -> anyhow::Result<Timing> {
     };
     timing.check().context("bootstrap.orphanTimeoutSeconds of the configuration is too short")?;
     Ok(timing)
+}
+
+/// The longest wait between two tries to find a parent: what a small cluster's start is late by at the
+/// most. All brokers of a large one together ask name servers some thousand times a second.
+fn longest_wait(size: u32, usual: &Timing) -> Millis {
+    Millis(u64::from(size).clamp(SHORTEST_LIMIT.0, usual.dial_backoff_max.0))
 }
 
 /// Milliseconds since the Unix epoch, for reports.

@@ -17,6 +17,7 @@ const CHAIN_LIMIT: usize = 8;
 const TYPE_A: u16 = 1;
 const TYPE_CNAME: u16 = 5;
 const TYPE_AAAA: u16 = 28;
+const TYPE_OPT: u16 = 41;
 const CLASS_IN: u16 = 1;
 
 /// Which addresses are asked for.
@@ -34,6 +35,24 @@ impl Family {
             Self::V4 => TYPE_A,
             Self::V6 => TYPE_AAAA,
         }
+    }
+}
+
+/// How a question is put: two bits that change nothing in the answer of a zone without signatures, and by
+/// which caches keep answers apart. A name that was asked for too early stays absent in a cache for as
+/// long as the zone says (seconds); asked for in another form, it is looked up anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// CD of RFC 4035 section 3.2.2: signatures need not be checked.
+    pub checking_disabled: bool,
+    /// DO of RFC 3225, which takes an OPT record of RFC 6891: signatures may come along.
+    pub dnssec_ok: bool,
+}
+
+impl Form {
+    /// The form of the `turn`-th question: all four in turn, the plain one first.
+    pub fn of_turn(turn: u8) -> Self {
+        Self { checking_disabled: turn & 1 != 0, dnssec_ok: turn & 2 != 0 }
     }
 }
 
@@ -66,14 +85,15 @@ pub enum DnsError {
 }
 
 /// The bytes that ask for a name's addresses. The name has no final dot.
-pub fn question(id: u16, name: &str, family: Family) -> Result<Vec<u8>, DnsError> {
+pub fn question(id: u16, name: &str, family: Family, form: Form) -> Result<Vec<u8>, DnsError> {
     if name.is_empty() || name.len() > 253 {
         return Err(DnsError::Name);
     }
-    let mut bytes = Vec::with_capacity(name.len() + 18);
+    let mut bytes = Vec::with_capacity(name.len() + 29);
     bytes.extend_from_slice(&id.to_be_bytes());
-    // Recursion desired; one question.
-    bytes.extend_from_slice(&[0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0]);
+    // Recursion desired; one question; perhaps one additional record.
+    let checking = if form.checking_disabled { 0x10 } else { 0x00 };
+    bytes.extend_from_slice(&[0x01, checking, 0, 1, 0, 0, 0, 0, 0, u8::from(form.dnssec_ok)]);
     for label in name.split('.') {
         let length = u8::try_from(label.len()).map_err(|_| DnsError::Name)?;
         if length == 0 || length > 63 {
@@ -85,6 +105,13 @@ pub fn question(id: u16, name: &str, family: Family) -> Result<Vec<u8>, DnsError
     bytes.push(0);
     bytes.extend_from_slice(&family.code().to_be_bytes());
     bytes.extend_from_slice(&CLASS_IN.to_be_bytes());
+    if form.dnssec_ok {
+        // The root's name, OPT, what we take by UDP, no extended code, version 0, DO, no options.
+        bytes.push(0);
+        bytes.extend_from_slice(&TYPE_OPT.to_be_bytes());
+        bytes.extend_from_slice(&(UDP_LIMIT as u16).to_be_bytes());
+        bytes.extend_from_slice(&[0, 0, 0x80, 0, 0, 0]);
+    }
     Ok(bytes)
 }
 

@@ -3,13 +3,16 @@
 //!
 //! Each look-up reads `/etc/hosts` and `/etc/resolv.conf` anew (they are small, and a kubelet may
 //! write them late), asks for A and AAAA, and keeps nothing. "No such name" means "not yet": the
-//! caller tries again by its own back-off.
+//! caller tries again by its own back-off, and puts its questions in another [`Form`] each time, so
+//! that a server's memory of the name's absence does not hide it either.
 
-use super::dns::{self, Answer, Family};
+use super::dns::{self, Answer, Family, Form};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -57,6 +60,8 @@ pub enum ResolveError {
 pub struct Resolver {
     hosts: PathBuf,
     resolv_conf: PathBuf,
+    /// Look-ups so far.
+    turns: Arc<AtomicU8>,
 }
 
 impl Default for Resolver {
@@ -75,7 +80,7 @@ enum Verdict {
 impl Resolver {
     /// A resolver that reads these files.
     pub fn new(hosts: impl Into<PathBuf>, resolv_conf: impl Into<PathBuf>) -> Self {
-        Self { hosts: hosts.into(), resolv_conf: resolv_conf.into() }
+        Self { hosts: hosts.into(), resolv_conf: resolv_conf.into(), turns: Arc::default() }
     }
 
     /// A rank's addresses, IPv4 first, never empty.
@@ -95,10 +100,11 @@ impl Resolver {
                 candidates.push(candidate);
             }
         }
+        let form = Form::of_turn(self.turns.fetch_add(1, Ordering::Relaxed));
         let mut failure = None;
         let mut answered = false;
         for candidate in &candidates {
-            match ask_servers(&conf, candidate).await {
+            match ask_servers(&conf, candidate, form).await {
                 Verdict::Found(addresses) => return Ok(addresses),
                 Verdict::None => answered = true,
                 Verdict::Failed(why) => failure = Some(why),
@@ -113,11 +119,11 @@ impl Resolver {
 }
 
 /// Asks one server after the other, `attempts` times around, until one can tell.
-async fn ask_servers(conf: &ResolvConf, name: &str) -> Verdict {
+async fn ask_servers(conf: &ResolvConf, name: &str, form: Form) -> Verdict {
     let mut last = "resolv.conf names no server".to_owned();
     for _ in 0..conf.attempts {
         for &server in &conf.servers {
-            match ask(server, name, conf.timeout.min(WAIT_LIMIT)).await {
+            match ask(server, name, form, conf.timeout.min(WAIT_LIMIT)).await {
                 Verdict::Failed(why) => last = format!("{server}: {why}"),
                 verdict => return verdict,
             }
@@ -126,10 +132,10 @@ async fn ask_servers(conf: &ResolvConf, name: &str) -> Verdict {
     Verdict::Failed(last)
 }
 
-async fn ask(server: SocketAddr, name: &str, wait: Duration) -> Verdict {
+async fn ask(server: SocketAddr, name: &str, form: Form, wait: Duration) -> Verdict {
     let (v4, v6) = tokio::join!(
-        ask_family(server, name, Family::V4, wait),
-        ask_family(server, name, Family::V6, wait)
+        ask_family(server, name, Family::V4, form, wait),
+        ask_family(server, name, Family::V6, form, wait)
     );
     let mut failure = None;
     let mut found = Vec::new();
@@ -153,16 +159,19 @@ async fn ask_family(
     server: SocketAddr,
     name: &str,
     family: Family,
+    form: Form,
     wait: Duration,
 ) -> io::Result<Answer> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-    match timeout(wait, ask_udp(server, name, family)).await.map_err(late)?? {
-        Answer::Truncated => timeout(wait, ask_tcp(server, name, family)).await.map_err(late)?,
+    match timeout(wait, ask_udp(server, name, family, form)).await.map_err(late)?? {
+        Answer::Truncated => {
+            timeout(wait, ask_tcp(server, name, family, form)).await.map_err(late)?
+        }
         answer => Ok(answer),
     }
 }
 
-async fn ask_udp(server: SocketAddr, name: &str, family: Family) -> io::Result<Answer> {
+async fn ask_udp(server: SocketAddr, name: &str, family: Family, form: Form) -> io::Result<Answer> {
     let local: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -172,7 +181,7 @@ async fn ask_udp(server: SocketAddr, name: &str, family: Family) -> io::Result<A
     let socket = UdpSocket::bind(local).await?;
     socket.connect(server).await?;
     let id = random_id()?;
-    let question = dns::question(id, name, family).map_err(io::Error::other)?;
+    let question = dns::question(id, name, family, form).map_err(io::Error::other)?;
     socket.send(&question).await?;
     let mut buffer = [0; dns::UDP_LIMIT];
     loop {
@@ -184,11 +193,11 @@ async fn ask_udp(server: SocketAddr, name: &str, family: Family) -> io::Result<A
     }
 }
 
-async fn ask_tcp(server: SocketAddr, name: &str, family: Family) -> io::Result<Answer> {
+async fn ask_tcp(server: SocketAddr, name: &str, family: Family, form: Form) -> io::Result<Answer> {
     let mut stream = TcpStream::connect(server).await?;
     let id = random_id()?;
-    let question = dns::question(id, name, family).map_err(io::Error::other)?;
-    let length = u16::try_from(question.len()).expect("a question has at most 271 bytes");
+    let question = dns::question(id, name, family, form).map_err(io::Error::other)?;
+    let length = u16::try_from(question.len()).expect("a question has at most 282 bytes");
     stream.write_all(&[&length.to_be_bytes()[..], &question].concat()).await?;
     let length = usize::from(stream.read_u16().await?);
     let mut buffer = vec![0; length];

@@ -3,7 +3,7 @@ use crate::testing::Random;
 
 /// An answer with the question's name compressed, one record per data.
 fn reply(id: u16, name: &str, family: Family, flags: u16, records: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut bytes = question(id, name, family).unwrap();
+    let mut bytes = question(id, name, family, Form::default()).unwrap();
     bytes[2..4].copy_from_slice(&(0x8180 | flags).to_be_bytes());
     bytes[6..8].copy_from_slice(&(records.len() as u16).to_be_bytes());
     for (kind, data) in records {
@@ -72,7 +72,7 @@ fn pointers_that_do_not_go_back_are_refused() {
 #[test]
 fn names_that_cannot_be_asked_for_are_refused() {
     for name in ["", "a..b", ".a", &"x".repeat(64), &"abc.".repeat(64)] {
-        assert_eq!(question(1, name, Family::V4), Err(DnsError::Name), "{name}");
+        assert_eq!(question(1, name, Family::V4, Form::default()), Err(DnsError::Name), "{name}");
     }
 }
 
@@ -111,4 +111,18 @@ fn a_million_damaged_messages_do_not_panic() {
         }
     }
     assert!(read > 1000, "only {read} inputs got past the header: the test has lost its teeth");
+}
+
+#[test]
+fn questions_have_four_forms_that_only_differ_where_caches_look() {
+    let put = |turn| question(7, "a.b", Family::V4, Form::of_turn(turn)).unwrap();
+    let plain = put(0);
+    assert_eq!(plain[..12], [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    let forms: std::collections::HashSet<Vec<u8>> = (0..8).map(put).collect();
+    assert_eq!(forms.len(), 4);
+    assert_eq!(put(1)[3], 0x10, "CD");
+    let signed = put(2);
+    assert_eq!((signed[11], &signed[12..plain.len()]), (1, &plain[12..]));
+    // RFC 6891 section 6.1.2, with DO as in RFC 3225.
+    assert_eq!(signed[plain.len()..], [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
 }
