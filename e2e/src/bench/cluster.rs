@@ -5,13 +5,13 @@
 mod bare;
 mod look;
 
-use crate::Lab;
 use crate::bench::agent::{self, Containers};
 use crate::bench::figure::{Figure, say};
 use crate::bench::{plan, recovery};
-use anyhow::{Context as _, Result};
+use crate::{Lab, SYSTEM};
+use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::jiff::Timestamp;
-use quorate_testbed::Shape;
+use quorate_testbed::{Runtime, Shape, build};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,12 +21,16 @@ pub(crate) use look::{IMAGE, LIMIT, Site, is_launcher, main_container, seconds_b
 /// The line that programs print first.
 pub(crate) const LINE: &str = "first line";
 const NODES: u8 = 3;
+/// The namespace, and the release, whose MiniClusters get their agent as a volume.
+const VOLUMES: &str = "volumes";
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Clusters of each kind; half as many losses of each kind.
     pub rounds: usize,
+    /// First lines alone.
+    pub first_lines: bool,
     /// Where the cluster's logs are kept.
     pub logs: Option<PathBuf>,
 }
@@ -38,19 +42,25 @@ pub fn run(options: &Options) -> Result<()> {
     let shape = Shape {
         name: "bench-cluster".into(),
         nodes: NODES,
+        // One that can mount the agent's image.
+        runtime: Runtime::Containerd2,
         // Kubernetes must not send new pods to a node for 40 s after it was lost.
         fast_eviction: true,
         logs: options.logs.clone(),
         ..Shape::default()
     };
     let nodes: Vec<_> = shape.nodes().collect();
-    let lab = Lab::up(shape);
+    let lab = Lab::up_with(shape, &["--set", "watch.namespaces={default}"]);
+    install_for_volumes(&lab)?;
     let containers = Containers::listen(&lab.cluster, nodes)?;
     let site = Site::new(&lab)?;
-    let installed = first_lines(&site, &containers, options.rounds)?;
+    let volumes = Site::within(&lab, VOLUMES)?;
+    let installed = first_lines(&site, &volumes, &containers, options.rounds)?;
     containers.tell(&installed)?;
-    quorum(&site, options.rounds.div_ceil(2))?;
-    recovery::run(&site, options.rounds)?;
+    if !options.first_lines {
+        quorum(&site, options.rounds.div_ceil(2))?;
+        recovery::run(&site, options.rounds)?;
+    }
     drop(containers);
     lab.cluster.down()?;
     Ok(())
@@ -82,49 +92,87 @@ fn quorum(site: &Site<'_>, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// From the creation of a cluster to its program's first line, in turn with a bare JobSet of the same
-/// pods. Answers the IDs of the containers that brought the agent.
+/// A second controller, for clusters whose agent's image is a volume.
+fn install_for_volumes(lab: &Lab) -> Result<()> {
+    let said = |error: String| anyhow!("install the chart for {VOLUMES}: {error}");
+    lab.kubectl(&["create", "namespace", VOLUMES]).map_err(said)?;
+    let chart = build::workspace_root().join("charts/quorate").display().to_string();
+    let values = "agent.delivery=image,crds.install=false,watch.namespaces={volumes}";
+    lab.helm(&["install", VOLUMES, &chart, "--set", values]).map_err(said)?;
+    let deployment = format!("deployment/{VOLUMES}");
+    let wait = ["-n", SYSTEM, "rollout", "status", &deployment, "--timeout=120s"];
+    lab.kubectl(&wait).map_err(said).map(drop)
+}
+
+/// From the creation of a cluster to its program's first line, with the agent copied and with its image
+/// as a volume, in turn with a bare JobSet of the same pods. Answers the IDs of the containers that brought
+/// the agent.
 fn first_lines(
-    site: &Site<'_>,
+    copying: &Site<'_>,
+    mounting: &Site<'_>,
     containers: &Containers,
     rounds: usize,
 ) -> Result<BTreeSet<String>> {
     const SIZE: usize = 4;
-    let (mut ours, mut launcher, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut copied, mut mounted) = (Vec::new(), Vec::new());
+    let (mut launcher, mut all) = (Vec::new(), Vec::new());
     let mut installed = BTreeSet::new();
     // The first round is not counted: caches of nodes are cold.
     for round in 0..=rounds {
         say(format!("== {SIZE} pods until the first line, {round}/{rounds}"));
         let name = format!("line-{round}");
-        let clusters = site.watch_cluster(&name)?;
-        let program = json!({ "command": ["sh", "-c", format!("echo {LINE}")] });
-        let created = Timestamp::now();
-        site.create(&name, &json!({ "size": SIZE, "image": IMAGE, "program": program }))?;
-        clusters.until(LIMIT, "it has succeeded", |event| {
-            look::condition(&event.object.status, "Succeeded")
-        })?;
-        let pods = site.pods(&name)?;
-        let first = pods.iter().find(|pod| is_launcher(pod)).context("no launcher")?;
-        let line = site.line(first, LINE, created)?.context("the program said nothing")?;
-        for pod in &pods {
-            say(course(pod, containers, created));
-        }
-        let bare = bare::first_lines(site, &format!("bare-{round}"), SIZE)?;
+        let copy = first_line(copying, containers, &name, SIZE)?;
+        let mount = first_line(mounting, containers, &name, SIZE)?;
+        let bare = bare::first_lines(copying, &format!("bare-{round}"), SIZE)?;
         if round > 0 {
-            ours.push(seconds_between(created, line));
+            copied.push(copy.seconds);
+            mounted.push(mount.seconds);
             launcher.push(bare.launcher);
             all.push(bare.all);
-            installed.extend(pods.iter().filter_map(look::installer));
+            installed.extend(copy.installers);
         }
-        site.delete(&name)?;
     }
-    let ratios: Vec<f64> = ours.iter().zip(&launcher).map(|(ours, bare)| ours / bare).collect();
+    let ratios = |ours: &[f64]| -> Vec<f64> {
+        ours.iter().zip(&launcher).map(|(ours, bare)| ours / bare).collect()
+    };
     let what = format!("{SIZE} pods: create to first line");
-    Figure::new(&what, "s", &ours).tell();
+    Figure::new(format!("{what}, agent copied"), "s", &copied).tell();
+    Figure::new(format!("{what}, agent as a volume"), "s", &mounted).tell();
     Figure::new(&what, "s", &launcher).peer("JobSet's launcher").tell();
     Figure::new("all pods' first lines", "s", &all).peer("JobSet").tell();
-    Figure::new("first line, ratio to the bare launcher", "x", &ratios).target(1.5).tell();
+    let what = "first line, ratio to the bare launcher";
+    Figure::new(format!("{what}, agent copied"), "x", &ratios(&copied)).target(1.5).tell();
+    Figure::new(format!("{what}, agent as a volume"), "x", &ratios(&mounted)).target(1.5).tell();
     Ok(installed)
+}
+
+/// A cluster's first line.
+struct First {
+    /// Seconds from its creation.
+    seconds: f64,
+    /// The containers that brought the agent.
+    installers: Vec<String>,
+}
+
+/// Runs one to its end.
+fn first_line(site: &Site<'_>, containers: &Containers, name: &str, size: usize) -> Result<First> {
+    let clusters = site.watch_cluster(name)?;
+    let program = json!({ "command": ["sh", "-c", format!("echo {LINE}")] });
+    let created = Timestamp::now();
+    site.create(name, &json!({ "size": size, "image": IMAGE, "program": program }))?;
+    clusters.until(LIMIT, "it has succeeded", |event| {
+        look::condition(&event.object.status, "Succeeded")
+    })?;
+    let pods = site.pods(name)?;
+    let first = pods.iter().find(|pod| is_launcher(pod)).context("no launcher")?;
+    let line = site.line(first, LINE, created)?.context("the program said nothing")?;
+    for pod in &pods {
+        say(course(pod, containers, created));
+    }
+    let seconds = seconds_between(created, line);
+    say(format!("  the first line: {seconds:.2} s"));
+    site.delete(name)?;
+    Ok(First { seconds, installers: pods.iter().filter_map(look::installer).collect() })
 }
 
 /// What happened when in a pod, in seconds since the cluster was created.
@@ -133,12 +181,14 @@ fn course(pod: &Value, containers: &Containers, created: Timestamp) -> String {
         let at = container.and_then(|id| containers.moment(&id, started));
         at.map_or("?".to_owned(), |at| format!("{:.2}", seconds_between(created, at)))
     };
-    let (init, main) = (look::installer(pod), main_container(pod));
-    format!(
-        "  {}: agent brought {} to {}, main container {} s",
-        look::name(pod),
-        since(init.clone(), true),
-        since(init, false),
-        since(main, true)
-    )
+    let name = look::name(pod);
+    let main = since(main_container(pod), true);
+    match look::installer(pod) {
+        None => format!("  {name}: main container {main} s"),
+        init => format!(
+            "  {name}: agent brought {} to {}, main container {main} s",
+            since(init.clone(), true),
+            since(init, false)
+        ),
+    }
 }

@@ -15,9 +15,14 @@ const IMAGE: &str = "localhost/mpi-debian:v1";
 
 /// The collection of a kind in the objects' namespace.
 pub fn collection(group: &str, plural: &str) -> String {
+    collection_in(NAMESPACE, group, plural)
+}
+
+/// The collection of a kind in any namespace.
+pub fn collection_in(namespace: &str, group: &str, plural: &str) -> String {
     match group {
-        "v1" => format!("/api/v1/namespaces/{NAMESPACE}/{plural}"),
-        group => format!("/apis/{group}/namespaces/{NAMESPACE}/{plural}"),
+        "v1" => format!("/api/v1/namespaces/{namespace}/{plural}"),
+        group => format!("/apis/{group}/namespaces/{namespace}/{plural}"),
     }
 }
 

@@ -52,6 +52,9 @@ enum Subject {
         /// Clusters of each kind; half as many losses of each kind.
         #[arg(long, value_name = "COUNT", default_value_t = 5)]
         rounds: usize,
+        /// Measures first lines alone.
+        #[arg(long)]
+        first_lines: bool,
         /// Keeps the cluster's logs in this folder.
         #[arg(long, value_name = "FOLDER")]
         logs: Option<PathBuf>,
@@ -79,6 +82,8 @@ fn run(subject: Subject) -> Result<()> {
                 logs,
             })
         }
-        Subject::Cluster { rounds, logs } => cluster::run(&cluster::Options { rounds, logs }),
+        Subject::Cluster { rounds, first_lines, logs } => {
+            cluster::run(&cluster::Options { rounds, first_lines, logs })
+        }
     }
 }

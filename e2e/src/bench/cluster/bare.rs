@@ -26,7 +26,8 @@ pub(super) fn first_lines(site: &Site<'_>, name: &str, size: usize) -> Result<Ba
     watch.until(LIMIT, "the bare JobSet has completed", |event| {
         event.object.status["terminalState"] == "Completed"
     })?;
-    let pods = site.pods_by(&format!("jobset.sigs.k8s.io/jobset-name%3D{name}"))?;
+    let selector = format!("jobset.sigs.k8s.io/jobset-name%3D{name}");
+    let pods = site.pods_by(&selector)?;
     let mut bare = Bare { launcher: 0.0, all: 0.0 };
     for pod in &pods {
         let line = site.line(pod, LINE, created)?.context("a bare pod said nothing")?;
@@ -37,6 +38,8 @@ pub(super) fn first_lines(site: &Site<'_>, name: &str, size: usize) -> Result<Ba
         }
     }
     site.api.delete(&format!("{jobsets}/{name}"))?;
+    // Their end must not lie in the next measurement.
+    site.gone(&selector)?;
     Ok(bare)
 }
 

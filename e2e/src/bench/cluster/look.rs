@@ -1,8 +1,8 @@
 //! A cluster with Quorate in it, as benchmarks see it: objects, pods, logs with their times.
 
-use crate::Lab;
-use crate::bench::objects::collection;
+use crate::bench::objects::collection_in;
 use crate::bench::watch::{Depth, Kind, Watch};
+use crate::{Lab, NAMESPACE};
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::jiff::Timestamp;
 use quorate_plan::labels;
@@ -25,11 +25,26 @@ pub(crate) struct Site<'a> {
     pub lab: &'a Lab,
     /// The API.
     pub api: Api,
+    /// Where its MiniClusters are.
+    namespace: &'static str,
 }
 
 impl<'a> Site<'a> {
     pub(super) fn new(lab: &'a Lab) -> Result<Self> {
-        Ok(Self { lab, api: Api::outside(lab.cluster.folder())? })
+        Self::within(lab, NAMESPACE)
+    }
+
+    /// The same cluster, with MiniClusters of another namespace.
+    pub(super) fn within(lab: &'a Lab, namespace: &'static str) -> Result<Self> {
+        Ok(Self { lab, api: Api::outside(lab.cluster.folder())?, namespace })
+    }
+
+    fn miniclusters(&self) -> String {
+        collection_in(self.namespace, "quorate.dev/v1alpha1", "miniclusters")
+    }
+
+    fn all_pods(&self) -> String {
+        collection_in(self.namespace, "v1", "pods")
     }
 
     pub(crate) fn folder(&self) -> &Folder {
@@ -44,14 +59,14 @@ impl<'a> Site<'a> {
             "metadata": { "name": name },
             "spec": spec,
         });
-        Ok(self.api.create(&miniclusters(), &object)?)
+        Ok(self.api.create(&self.miniclusters(), &object)?)
     }
 
     /// Deletes a MiniCluster and waits until its pods are gone.
     pub(crate) fn delete(&self, name: &str) -> Result<()> {
         let pods = self.watch_pods(name)?;
         let mut left = self.pods(name)?.len();
-        self.api.delete(&format!("{}/{name}", miniclusters()))?;
+        self.api.delete(&format!("{}/{name}", self.miniclusters()))?;
         if left > 0 {
             pods.until(LIMIT, "the pods are gone", |event| {
                 left -= usize::from(event.kind == Kind::Deleted);
@@ -64,7 +79,7 @@ impl<'a> Site<'a> {
     /// Waits until the status says that so many brokers are online, and has said so for a while: what
     /// brokers did before shows late.
     pub(crate) fn online(&self, name: &str, count: usize) -> Result<()> {
-        let path = format!("{}/{name}", miniclusters());
+        let path = format!("{}/{name}", self.miniclusters());
         let watch = self.watch_cluster(name)?;
         let deadline = Instant::now() + LIMIT;
         while Instant::now() < deadline {
@@ -78,13 +93,13 @@ impl<'a> Site<'a> {
 
     /// Changes of one MiniCluster.
     pub(crate) fn watch_cluster(&self, name: &str) -> Result<Watch> {
-        let path = format!("{}?fieldSelector=metadata.name%3D{name}", miniclusters());
+        let path = format!("{}?fieldSelector=metadata.name%3D{name}", self.miniclusters());
         Watch::start(self.folder(), &path, Depth::Status)
     }
 
     /// Changes of its pods.
     pub(crate) fn watch_pods(&self, name: &str) -> Result<Watch> {
-        let path = format!("{}?labelSelector={}", pods(), of_cluster(name));
+        let path = format!("{}?labelSelector={}", self.all_pods(), of_cluster(name));
         Watch::start(self.folder(), &path, Depth::Status)
     }
 
@@ -94,13 +109,25 @@ impl<'a> Site<'a> {
     }
 
     pub(super) fn pods_by(&self, selector: &str) -> Result<Vec<Value>> {
-        let list = self.api.get(&format!("{}?labelSelector={selector}", pods()))?;
+        let list = self.api.get(&format!("{}?labelSelector={selector}", self.all_pods()))?;
         Ok(list["items"].as_array().context("a list has items")?.clone())
+    }
+
+    /// Waits until no pod has these labels.
+    pub(super) fn gone(&self, selector: &str) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        while !self.pods_by(selector)?.is_empty() {
+            if Instant::now() > deadline {
+                bail!("pods with {selector} stay");
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
     }
 
     /// Deletes a pod as a user does.
     pub(crate) fn delete_pod(&self, pod: &Value) -> Result<()> {
-        Ok(self.api.delete(&format!("{}/{}", pods(), name(pod)))?)
+        Ok(self.api.delete(&format!("{}/{}", self.all_pods(), name(pod)))?)
     }
 
     /// When a line with these words was written by a pod's main container, after `since`.
@@ -110,7 +137,7 @@ impl<'a> Site<'a> {
         words: &str,
         since: Timestamp,
     ) -> Result<Option<Timestamp>> {
-        let path = format!("{}/{}/log?container=main&timestamps=true", pods(), name(pod));
+        let path = format!("{}/{}/log?container=main&timestamps=true", self.all_pods(), name(pod));
         let text = self.api.get(&path)?;
         let found = text.as_str().unwrap_or_default().lines().find_map(|line| {
             let (at, rest) = line.split_once(' ')?;
@@ -138,14 +165,6 @@ impl<'a> Site<'a> {
             thread::sleep(Duration::from_millis(100));
         }
     }
-}
-
-fn miniclusters() -> String {
-    collection("quorate.dev/v1alpha1", "miniclusters")
-}
-
-fn pods() -> String {
-    collection("v1", "pods")
 }
 
 fn of_cluster(name: &str) -> String {
