@@ -18,7 +18,7 @@ mod queue;
 mod topology;
 
 pub use job::Job;
-pub use queue::{Queue, QueuePolicy};
+pub use queue::{NamedQueue, Queue, QueuePolicy};
 pub use topology::{Topology, TopologyMode};
 
 /// The API group.

@@ -23,7 +23,7 @@ use crate::finding::{Finding, Severity};
 use crate::minicluster::{Flavor, MiniCluster, MpiStart, OnWorkerLost};
 
 pub use jobs::ValidatedJob;
-pub use queue::ValidatedQueue;
+pub use queue::{ValidatedNamedQueue, ValidatedQueue};
 pub use topology::ValidatedTopology;
 
 /// Where the cluster will run: some rules and warnings hold on one side only.

@@ -66,6 +66,38 @@ pub struct Queue {
     /// Seconds without an unfinished job after which the cluster ends; `None` is never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_seconds: Option<u32>,
+    /// Its queues, the default one first; none is one without limits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<NamedQueue>,
+}
+
+/// A queue with limits of its own; what is `None` has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NamedQueue {
+    /// Its name.
+    pub name: String,
+    /// The groups whose pods its jobs run on; none is all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// The most nodes of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<u32>,
+    /// The most tasks of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tasks: Option<u32>,
+    /// The most cores of a job, in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cores: Option<u32>,
+    /// The most accelerators of a job, in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_gpus: Option<u32>,
+    /// The longest time limit in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time_seconds: Option<u32>,
+    /// The time limit in seconds of a job that says none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_time_seconds: Option<u32>,
 }
 
 impl Queue {

@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use quorate_api::ValidatedMiniCluster;
 use quorate_api::minicluster::{Flavor, MpiStart};
-use quorate_api::validate::{ValidatedJob, ValidatedProgram};
+use quorate_api::validate::{ValidatedJob, ValidatedNamedQueue, ValidatedProgram};
 use quorate_contract::config::{
-    self as contract, AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, Parallel, Program, Queue,
-    Slots, VERSION,
+    self as contract, AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, NamedQueue, Parallel,
+    Program, Queue, Slots, VERSION,
 };
 use quorate_contract::paths::{CONFIG_KEY, STATE_DIR};
 
@@ -64,6 +64,20 @@ fn queue(cluster: &ValidatedMiniCluster) -> Queue {
         state_dir: queue.state_volume.as_ref().map(|_| format!("{STATE_DIR}/{}", cluster.name)),
         fifo: queue.fifo,
         idle_timeout_seconds: queue.idle_timeout_seconds,
+        queues: queue.queues.iter().map(named_queue).collect(),
+    }
+}
+
+fn named_queue(queue: &ValidatedNamedQueue) -> NamedQueue {
+    NamedQueue {
+        name: queue.name.clone(),
+        groups: queue.groups.clone(),
+        max_nodes: queue.nodes,
+        max_tasks: queue.tasks,
+        max_cores: queue.cores,
+        max_gpus: queue.gpus,
+        max_time_seconds: queue.time,
+        default_time_seconds: queue.default_time,
     }
 }
 
