@@ -120,6 +120,37 @@ fn a_launcher_that_is_deleted_is_replaced_alone_and_its_queue_goes_on() {
 }
 
 #[test]
+fn a_smaller_cluster_waits_for_the_jobs_of_those_that_go() {
+    let name = "queue-shrink";
+    LAB.minicluster(name, &format!("size: 3\nminSize: 1\nmaxSize: 3\nslots: 1\n{IMAGE}"));
+    LAB.state(name, "Ready");
+    let workers = pods(name, "worker");
+    let end = "while [ ! -e /tmp/end ]; do sleep 0.1; done; hostname";
+    let last = ["submit", "--requires", "rank:2", "sh", "-c", end];
+    assert_eq!(agent(name, &last), Ok("1".into()));
+    let runs = || agent(name, &["jobs", "--states", "run"]).unwrap_or_default();
+    LAB.eventually("the job runs", runs, |text| text.contains("worker-0-1"));
+    LAB.kubectl(&["scale", "mc", name, "--replicas=2"]).unwrap();
+    let takes_no_more = || agent(name, &["resource", "list"]).unwrap_or_default();
+    LAB.eventually("nothing new starts there", takes_no_more, |text| {
+        text.lines().any(|line| line.contains("worker-0-1") && line.contains("down"))
+    });
+    // Those that stay go on with their work, for as long as it takes.
+    assert_eq!(agent(name, &["submit", "--wait", "-n2", "-N2", "sleep", "3"]), Ok("2".into()));
+    assert_eq!(pods(name, "worker"), workers, "nobody has gone");
+    let job = &LAB.of("jobs", name);
+    let worker = job.iter().find(|job| job["metadata"]["labels"]["quorate.dev/group"] == "worker");
+    assert_eq!(worker.unwrap()["spec"]["parallelism"], 2);
+    let pod = workers.keys().find(|pod| pod.contains("-worker-0-1-")).unwrap();
+    LAB.kubectl(&["-n", NAMESPACE, "exec", pod, "--", "touch", "/tmp/end"]).unwrap();
+    assert_eq!(agent(name, &["attach", "1"]), Ok(format!("{name}-worker-0-1")));
+    LAB.until(name, "smaller", |object| {
+        object["status"]["online"] == 2 && pods(name, "worker").len() == 1
+    });
+    LAB.kubectl(&["delete", "mc", name]).unwrap();
+}
+
+#[test]
 fn a_cluster_that_nobody_uses_any_more_succeeds_and_one_with_a_job_stays() {
     let name = "queue-idle";
     LAB.minicluster(name, &format!("size: 2\nslots: 1\n{IMAGE}\nqueue: {{idleTimeoutSeconds: 8}}"));

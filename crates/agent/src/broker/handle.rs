@@ -97,6 +97,8 @@ pub struct Membership {
     /// Brokers that the cluster is planned to have now, as this broker knows it; follows growth
     /// and shrinking on rank 0.
     pub size: u32,
+    /// Brokers that it is to have (rank 0). Fewer than `size` while jobs end on those beyond.
+    pub wanted: u32,
     /// The connected ranks. Complete on rank 0 (itself included); elsewhere this broker alone.
     pub online: BTreeMap<u32, Member>,
 }
@@ -186,6 +188,8 @@ pub(crate) enum ToNode {
     Progress { phases: Phases, report: Option<Box<Report>> },
     /// The cluster is to have so many brokers (rank 0).
     Size { size: u32 },
+    /// Nothing is left on the brokers beyond a size that was wanted (rank 0).
+    Shrunk { size: u32 },
     /// A broker was told to stop (rank 0).
     Draining { rank: u32 },
 }
@@ -205,6 +209,11 @@ impl Overlay {
     /// Brokers that the cluster is planned to have now.
     pub fn size(&self) -> u32 {
         self.shared.membership.borrow().size
+    }
+
+    /// Nothing is left on the brokers beyond a size that was wanted.
+    pub(crate) async fn shrunk(&self, size: u32) -> Result<(), OverlayError> {
+        self.tell(ToNode::Shrunk { size }).await
     }
 
     /// Why this broker does not reach its parent: the last dial's error, until one succeeds.

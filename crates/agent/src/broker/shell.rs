@@ -13,6 +13,7 @@ use super::status::{self, Told};
 use super::traffic::{Core, Traffic};
 use crate::settings::Settings;
 use bytes::Bytes;
+use quorate_contract::config::Program;
 use quorate_contract::status::BrokerState;
 use quorate_overlay::{
     Command, Config, Delivery, DialFailure, Effect, Event, ExchangeKey, ExitReason, Failure,
@@ -112,6 +113,7 @@ impl Shell {
         let membership = Membership {
             state: BrokerState::Join,
             size: settings.config.size,
+            wanted: settings.config.size,
             online: BTreeMap::from([(settings.rank, own)]),
         };
         let (membership, members) = watch::channel(Arc::new(membership));
@@ -317,7 +319,20 @@ impl Shell {
                 self.told.report = report;
                 self.bump();
             }
-            ToNode::Size { size } => self.feed(Event::Local(Command::Resize { size })),
+            ToNode::Size { size } => {
+                self.update(|membership| membership.wanted = size);
+                // The queue lets those beyond go, once their jobs are over (`queue::shrink`).
+                let waits = self.settings.config.program == Program::None;
+                if !waits || size >= self.node.size() {
+                    self.feed(Event::Local(Command::Resize { size }));
+                }
+            }
+            // Unless it was thought better of meanwhile.
+            ToNode::Shrunk { size } => {
+                if self.membership.borrow().wanted == size {
+                    self.feed(Event::Local(Command::Resize { size }));
+                }
+            }
             ToNode::Draining { rank } => {
                 tracing::info!(rank, "draining");
                 self.update(|membership| {

@@ -279,11 +279,18 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
             // Kueue admitted so many pods; more would run without quota.
             let field = "spec.size".to_owned();
             decision.obstacles.push(Obstacle::Queued { field, queue: queue() });
-        } else {
+        } else if pods(group.pods_per_job()) >= job.parallelism || may_shrink(wanted, observed) {
             let (job, uid) = (job.name.clone(), job.uid.clone());
             decision.act(Action::Resize { job, uid, pods: group.size });
         }
     }
+}
+
+/// Whether pods may go: a queue first lets the jobs on them end, and has the smaller size once they
+/// have. Where its launcher cannot be asked, nobody can wait for it.
+fn may_shrink(wanted: &Wanted, observed: &Observed) -> bool {
+    let live = observed.live().filter(|_| !wanted.shape.program);
+    live.is_none_or(|live| live.size <= wanted.shape.size)
 }
 
 /// Kueue gives a JobSet the labels of the flavor that it is admitted to, and takes them back when it is

@@ -148,7 +148,8 @@ mod tests {
             };
             (rank, Member { inventory: Arc::new(inventory), torpid: false, draining: false })
         });
-        Membership { state: BrokerState::Run, size: pods.len() as u32, online: online.collect() }
+        let size = pods.len() as u32;
+        Membership { state: BrokerState::Run, size, wanted: size, online: online.collect() }
     }
 
     fn each(tasks: u32, brokers: u32) -> Placement {

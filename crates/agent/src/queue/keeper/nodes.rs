@@ -69,7 +69,8 @@ impl Nodes {
             self.lose(queue, now, rank, &format!("{pod} is not connected any more"));
         }
         for (rank, member) in &membership.online {
-            let takes = !member.torpid && !member.draining;
+            let goes = *rank >= membership.wanted;
+            let takes = !member.torpid && !member.draining && !goes;
             if self.known.get(rank).is_some_and(|(inventory, took)| {
                 Arc::ptr_eq(inventory, &member.inventory) && *took == takes
             }) {

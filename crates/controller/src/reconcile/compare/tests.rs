@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use quorate_api::MiniCluster;
+use quorate_contract::ClusterStatus;
 use quorate_observe::{
-    ContainerFacts, ContainerState, Fact, GroupShape, Phase, PodFacts, Reading, Shape,
+    ContainerFacts, ContainerState, Fact, GroupShape, Live, Phase, PodFacts, Reading, Shape,
     WorkloadFacts,
 };
 
@@ -287,6 +288,27 @@ fn the_size_is_that_of_the_worker_s_job_and_again_after_a_restart() {
     assert_eq!(decision.actions, []);
     let told = Obstacle::Queued { field: "spec.size".into(), queue: "team".into() };
     assert_eq!(decision.obstacles, [told]);
+}
+
+#[test]
+fn a_queue_is_made_smaller_once_its_launcher_has_let_the_jobs_end() {
+    let told = |size: u32| {
+        with(|seen| {
+            let launcher = pod("launcher", 0, "n1");
+            let status = ClusterStatus { size, ..ClusterStatus::default() };
+            let (pod_uid, at) = (launcher.uid.clone(), Timestamp::UNIX_EPOCH);
+            seen.observed.pods = vec![Arc::new(launcher)];
+            seen.observed.live = Some(Live { pod_uid, at, status });
+        })
+    };
+    let resize =
+        |pods| Action::Resize { job: "hello-worker-0".into(), uid: "job-worker".into(), pods };
+    assert_eq!(actions(&wanted(2), &told(4)), [], "jobs run on the last");
+    assert_eq!(actions(&wanted(2), &told(3)), [resize(2)]);
+    assert_eq!(actions(&wanted(5), &told(4)), [resize(5)], "nobody has to go");
+    let mut program = wanted(2);
+    Arc::make_mut(&mut program.shape).program = true;
+    assert_eq!(actions(&program, &told(4)), [resize(2)], "a program has no queue to wait for");
 }
 
 #[test]
