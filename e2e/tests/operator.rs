@@ -9,6 +9,8 @@ mod causes;
 mod corpus;
 #[path = "operator/lifecycle.rs"]
 mod lifecycle;
+#[path = "operator/outside.rs"]
+mod outside;
 #[path = "operator/programs.rs"]
 mod programs;
 #[path = "operator/queue.rs"]

@@ -9,7 +9,7 @@ use crate::job::registry::Pod;
 use crate::launch::records::{self, Records};
 use crate::launch::{environment, sweep};
 use crate::program::{self, Observed};
-use crate::{hosts, instance, queue, rsh};
+use crate::{hosts, instance, outside, queue, rsh};
 use quorate_contract::env as names;
 use std::time::Duration;
 
@@ -63,6 +63,7 @@ impl Launching for Launcher {
         hosts::register(overlay, services);
         instance::register(&self.jobs, overlay, services);
         queue::register(&self.jobs, overlay, services);
+        outside::register(&self.jobs, overlay, services);
     }
 
     fn run_program(&self, overlay: Overlay) -> BoxFuture<ProgramOutcome> {

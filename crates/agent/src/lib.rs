@@ -8,6 +8,8 @@
 //! - [`rsh`], [`hosts`]: unmodified launchers in batch scripts;
 //! - [`instance`]: a cluster within another's allocation;
 //! - [`local`]: the unix socket between the broker and the verbs typed in the pod;
+//! - [`files`]: what is sent along with jobs;
+//! - [`outside`]: verbs typed outside of the cluster, by way of a port-forward;
 //! - [`net`]: keys, TLS and names between pods;
 //! - [`settings`]: what the pod is told by files, environment and flags;
 //! - [`supervisor`]: PID 1 of the pod;
@@ -15,6 +17,7 @@
 
 pub mod broker;
 pub mod cli;
+pub mod files;
 pub mod hosts;
 pub mod install;
 pub mod instance;
@@ -24,6 +27,7 @@ pub mod launcher;
 pub mod local;
 pub mod logs;
 pub mod net;
+pub mod outside;
 pub mod process_management;
 pub mod program;
 pub mod query;

@@ -20,6 +20,7 @@ mod output;
 pub mod protocol;
 mod runner;
 mod service;
+mod shrink;
 pub mod slurm;
 mod spools;
 mod steps;
@@ -32,6 +33,7 @@ mod verbs;
 pub mod work;
 
 use crate::broker::{Overlay, Services};
+use crate::files::Parcels;
 use crate::job::Jobs;
 use crate::job::protocol::CLAIM;
 use bytes::Bytes;
@@ -53,6 +55,23 @@ pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
                 Ok(Bytes::new())
             }
         });
+        parcels(overlay).register(services);
         tally::start(&keeping, jobs, overlay);
+        shrink::start(&keeping, overlay);
+    }
+}
+
+/// What was sent along with the jobs of this launcher's queue.
+pub fn parcels(overlay: &Overlay) -> Parcels {
+    Parcels::beside(&keeper::directory(overlay))
+}
+
+/// What a verb does to a job for which files were sent: they travel with it, and its tasks start among
+/// them unless a directory was named.
+fn with_files(spec: &mut quorate_queue::Jobspec, directory_named: bool) {
+    let Ok(parcel) = std::env::var(quorate_contract::outside::PARCEL_VARIABLE) else { return };
+    spec.options.insert(runner::FILES.to_owned(), parcel);
+    if !directory_named {
+        spec.directory.clear();
     }
 }

@@ -38,3 +38,5 @@ mod terminal;
 #[path = "launch/typing.rs"]
 #[allow(dead_code, reason = "the tests of launching need the rest")]
 mod typing;
+#[path = "queue/users.rs"]
+mod users;

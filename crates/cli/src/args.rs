@@ -56,7 +56,7 @@ pub enum Verb {
     Status(StatusArgs),
     /// Say in one sentence why a cluster is not running
     Why(StatusArgs),
-    /// Wait for a cluster's end, and end with its program's code
+    /// Wait for the end of a cluster, or of jobs of its queue, and end with its program's or their code
     Wait(WaitArgs),
     /// End clusters and forget their logs
     Delete(DeleteArgs),
@@ -281,6 +281,9 @@ pub struct StatusArgs {
 pub struct WaitArgs {
     /// The cluster [default: the only one]
     pub cluster: Option<String>,
+    /// Jobs of its queue, such as 17 or 17-19; the code is the highest of theirs
+    #[arg(value_name = "JOB", conflicts_with_all = ["wait_for", "timeout"])]
+    pub jobs: Vec<String>,
     /// What to wait for
     #[arg(long = "for", value_enum, default_value_t = WaitFor::End, value_name = "WHAT")]
     pub wait_for: WaitFor,

@@ -18,6 +18,7 @@ mod launch;
 mod list;
 mod logs;
 mod objects;
+mod outside;
 mod refuse;
 mod session;
 mod target;
@@ -32,6 +33,7 @@ pub use launch::run;
 pub use list::ls;
 pub use logs::logs;
 pub use objects::{delete, wait};
+pub use outside::{Errand, queue};
 
 use anyhow::Context as _;
 

@@ -44,11 +44,14 @@ pub fn run(cli: Cli) -> anyhow::Result<i32> {
         Verb::Status(args) => state::status(&args),
         Verb::Why(args) if on_kubernetes(&args.place) => kubernetes::why(&args),
         Verb::Why(args) => state::why(&args),
+        Verb::Wait(args) if !args.jobs.is_empty() => {
+            queue::wait(&args, on_kubernetes(&args.place), loudness)
+        }
         Verb::Wait(args) if on_kubernetes(&args.place) => kubernetes::wait(&args),
         Verb::Wait(args) => state::wait(&args),
         Verb::Delete(args) if on_kubernetes(&args.place) => kubernetes::delete(&args, loudness),
         Verb::Delete(args) => delete::run(&args, loudness),
-        Verb::Queue(verb) => queue::run(&verb, on_kubernetes(&verb.parts().1.place)),
+        Verb::Queue(verb) => queue::run(&verb, on_kubernetes(&verb.parts().1.place), loudness),
         Verb::Validate(args) => objects::validate(&args, loudness),
         Verb::Plan(args) => objects::plan(&args),
         Verb::Doctor(args) => doctor::run(&args),

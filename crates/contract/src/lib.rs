@@ -13,6 +13,8 @@ pub mod env;
 pub mod exit;
 pub mod keys;
 pub mod observe;
+pub mod outside;
+pub mod parcel;
 pub mod paths;
 pub mod report;
 pub mod status;

@@ -53,6 +53,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "quorate-observe",
             "quorate-overlay",
             "quorate-plan",
+            "quorate-slurm",
         ],
     ),
     ("quorate-testbed", &[]),

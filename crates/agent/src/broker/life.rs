@@ -149,7 +149,7 @@ async fn live(
     let observers = Observers::new(overlay.clone(), counters);
     let course = Course::new(overlay, launching.clone(), started);
     let course = course.context("cannot watch signals")?;
-    tokio::spawn(link::accept(listener, tls, to_node, observers));
+    tokio::spawn(link::accept(listener, tls, to_node, observers, services.clone()));
     tokio::spawn(server::serve(local, services));
     let node = tokio::spawn(shell.run());
 

@@ -6,6 +6,7 @@
 //! what it has queued ([`FromNet::Written`]) and drops a link that does not move.
 
 use super::observe::{Counters, Observers};
+use super::services::Services;
 use crate::logs::chain;
 use crate::net::resolve::{AddressBook, Names, Resolver};
 use crate::net::tls::{Caller, Stream, Tls, TlsError};
@@ -18,7 +19,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, split};
@@ -112,6 +113,7 @@ pub(super) async fn accept(
     tls: Arc<Tls>,
     to: mpsc::Sender<FromNet>,
     observers: Observers,
+    services: Arc<OnceLock<Services>>,
 ) {
     let room = Arc::new(Semaphore::new(HANDSHAKES));
     let mut handshakes = JoinSet::new();
@@ -128,6 +130,7 @@ pub(super) async fn accept(
             }
         };
         let (tls, to, observers) = (tls.clone(), to.clone(), observers.clone());
+        let services = services.clone();
         handshakes.spawn(async move {
             let _permit = permit;
             let news = match timeout(HANDSHAKE_WAIT, tls.accept(tcp)).await {
@@ -135,6 +138,12 @@ pub(super) async fn accept(
                     FromNet::Accepted { peer: rank, stream: Box::new(stream) }
                 }
                 Ok(Ok(Caller::Observer(stream))) => return observers.serve(stream),
+                Ok(Ok(Caller::Outsider(stream))) => {
+                    if let Some(serve) = services.get().and_then(|all| all.outsider.clone()) {
+                        tokio::spawn(serve(stream));
+                    }
+                    return;
+                }
                 Ok(Err(error)) => match error {
                     TlsError::OtherAttempt { from, .. } | TlsError::WrongKey { from, .. } => {
                         FromNet::Refused { peer: from, reason: error.to_string() }

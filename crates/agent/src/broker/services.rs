@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use tokio::net::TcpStream;
 
 /// A boxed future, as handlers return it.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -20,6 +21,7 @@ type OnRequest = Arc<dyn Fn(u32, Bytes) -> BoxFuture<Result<Bytes, String>> + Se
 type OnCast = Arc<dyn Fn(u32, Bytes) + Send + Sync>;
 type OnEvent = Arc<dyn Fn(u64, Bytes) + Send + Sync>;
 type OnVerb = Arc<dyn Fn(Call) -> BoxFuture<()> + Send + Sync>;
+type OnOutsider = Arc<dyn Fn(TcpStream) -> BoxFuture<()> + Send + Sync>;
 
 /// Handlers by name. Filled once, before the broker joins, so that no message comes too early.
 #[derive(Clone, Default)]
@@ -29,6 +31,7 @@ pub struct Services {
     pub(crate) casts: HashMap<String, OnCast>,
     pub(crate) events: HashMap<String, OnEvent>,
     pub(crate) verbs: HashMap<String, OnVerb>,
+    pub(crate) outsider: Option<OnOutsider>,
 }
 
 impl fmt::Debug for Services {
@@ -39,6 +42,7 @@ impl fmt::Debug for Services {
             .field("casts", &self.casts.keys())
             .field("events", &self.events.keys())
             .field("verbs", &self.verbs.keys())
+            .field("outsider", &self.outsider.is_some())
             .finish()
     }
 }
@@ -90,6 +94,16 @@ impl Services {
     {
         let handler: OnVerb = Arc::new(move |call| Box::pin(handler(call)));
         self.verbs.insert(verb.to_owned(), handler);
+    }
+
+    /// Runs `handler` as a task of its own for each connection to the brokers' port that begins with
+    /// [`quorate_contract::outside::PREAMBLE`], which was read. Nobody has proved anything by then.
+    pub fn on_outsider<F, Fut>(&mut self, handler: F)
+    where
+        F: Fn(TcpStream) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.outsider = Some(Arc::new(move |stream| Box::pin(handler(stream))));
     }
 }
 

@@ -14,6 +14,7 @@ use super::streams::{End, Stream, feed, pump};
 use super::uplink::Uplink;
 use super::{Jobs, held, protocol};
 use crate::broker::{Channel, ChannelError, Overlay, Receiver, Sender};
+use crate::files;
 use crate::launch::environment::{self, Standing};
 use crate::launch::outcome::{Ended, Session, TaskEnd};
 use crate::launch::records::Recorded;
@@ -43,6 +44,9 @@ use tokio::time::Instant;
 
 /// In a job's directory: its script.
 const SCRIPT: &str = "script";
+
+/// In a job's directory: the files that were sent along with it.
+const FILES: &str = "files";
 
 /// Time between SIGTERM and SIGKILL when the leader is lost.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
@@ -357,6 +361,14 @@ impl Tasks<'_> {
             let socket = self.overlay.settings().socket().into_os_string();
             env.entry(names::SLURM_SOCKET.into()).or_insert(socket);
         }
+        if let Some(parcel) = &command.files {
+            let into = self.dir.join(FILES);
+            let leader = self.launch.leader;
+            if let Err(error) = files::fetch(self.overlay, leader, parcel, into).await {
+                self.none_started(&TaskEnd::NotStarted(crate::logs::chain(&error)));
+                return;
+            }
+        }
         let cwd: Arc<Path> = match self.directory().await {
             Ok(cwd) => cwd.into(),
             Err(end) => {
@@ -456,7 +468,10 @@ impl Tasks<'_> {
 
     /// The directory of the tasks.
     async fn directory(&self) -> Result<PathBuf, TaskEnd> {
-        let own = self.jobs.pod().cwd.clone();
+        let own = match &self.launch.command.files {
+            Some(_) => self.dir.join(FILES),
+            None => self.jobs.pod().cwd.clone(),
+        };
         let Some(wanted) = &self.launch.command.cwd else { return Ok(own) };
         let wanted = PathBuf::from(text::decode(wanted));
         if wanted.is_dir() {
@@ -716,6 +731,8 @@ impl Tasks<'_> {
             for cleanup in server.close() {
                 sweep::registered(&cleanup);
             }
+        }
+        if self.server.is_some() || self.launch.command.files.is_some() {
             // A rank may have had its session directory removed, which this one is.
             if let Err(error) = std::fs::remove_dir_all(&self.dir)
                 && error.kind() != std::io::ErrorKind::NotFound

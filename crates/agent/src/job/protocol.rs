@@ -178,6 +178,10 @@ pub struct Command {
     /// A script that each pod writes into a file, whose command follows `argv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
+    /// Files that each pod gets from the leader into a directory of the job, by the name of their
+    /// parcel; without `cwd` its tasks start there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
 }
 
 /// A script that is run by the interpreter that it names.

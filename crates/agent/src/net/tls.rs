@@ -14,10 +14,11 @@
 //! Nothing is resumed, so each link proves its keys anew.
 //!
 //! Observers come to the same port with a preamble of their own and prove another key; what they
-//! are told is the business of `broker::observe`.
+//! are told is the business of `broker::observe`. Callers from outside prove no key; whether they are
+//! heard is the business of `outside`.
 
 use quorate_contract::keys::{Holder, Keyring};
-use quorate_contract::observe;
+use quorate_contract::{observe, outside};
 use quorate_tls::{Cause, Identity, Pinned, cause, server_name};
 use rustls::{AlertDescription, ServerConfig};
 use std::io;
@@ -136,6 +137,8 @@ pub enum Caller {
     },
     /// Somebody who has proved to have the cluster's seed and asks for its status.
     Observer(Stream),
+    /// Somebody who has proved nothing, and asks for a verb; who that may be is decided elsewhere.
+    Outsider(TcpStream),
 }
 
 /// Makes and takes connections for one rank.
@@ -202,6 +205,7 @@ impl Tls {
         match magic {
             MAGIC => self.accept_broker(tcp).await,
             observe::PREAMBLE => self.accept_observer(tcp).await,
+            outside::PREAMBLE => Ok(Caller::Outsider(tcp)),
             _ => Err(TlsError::NotABroker),
         }
     }

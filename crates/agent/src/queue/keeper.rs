@@ -12,18 +12,21 @@ mod nodes;
 mod restore;
 mod reunion;
 
-use super::runner::Runner;
+use super::runner::{FILES, Runner};
 use super::store::{Opened, Store};
 use crate::broker::Overlay;
+use crate::files::Parcels;
 use crate::instance::signal::Delivery;
 use crate::job::Jobs;
 use crate::logs::chain;
 use nodes::Nodes;
+use quorate_contract::AgentConfig;
+use quorate_contract::config::NamedQueue;
 use quorate_contract::status::BrokerState;
 use quorate_queue::reattach::Answer;
 use quorate_queue::{
-    Copies, Effect, Entry, Event, Job, JobId, Jobspec, Outcome, Policy, Queue, Settings, State,
-    Time,
+    Copies, Effect, Entry, Event, Job, JobId, Jobspec, Lane, Limits, Outcome,
+    Policy, Queue, Settings, State, Time,
 };
 use restore::Restore;
 use reunion::Reunion;
@@ -235,6 +238,7 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
                     trouble: say_trouble,
                     forgotten: log.forgotten,
                 };
+                keeper.sweep_parcels();
                 keeper.run(queue).await;
             }
             Err(why) => {
@@ -248,7 +252,7 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
 }
 
 /// Where the log is.
-fn directory(overlay: &Overlay) -> PathBuf {
+pub(super) fn directory(overlay: &Overlay) -> PathBuf {
     match &overlay.config().queue.state_dir {
         Some(dir) => PathBuf::from(dir),
         None => overlay.settings().run_dir.join("queue"),
@@ -267,7 +271,7 @@ fn boot() -> &'static str {
 /// How this cluster's queue works.
 fn settings(overlay: &Overlay) -> Settings {
     let policy = if overlay.config().queue.fifo { Policy::Fifo } else { Policy::Easy };
-    Settings { policy, may_grow: true, ..Settings::default() }
+    Settings { policy, may_grow: true, lanes: lanes(overlay.config()), ..Settings::default() }
 }
 
 /// What a log says.
@@ -304,6 +308,30 @@ async fn open(overlay: &Overlay, dir: &std::path::Path) -> Result<Log, String> {
     };
     let failed = |_| "reading the queue's log failed".to_owned();
     tokio::task::spawn_blocking(read).await.map_err(failed)?
+}
+
+/// The queues as the configuration has them.
+fn lanes(config: &AgentConfig) -> Vec<Lane> {
+    let queues = &config.queue.queues;
+    if queues.is_empty() {
+        return Settings::default().lanes;
+    }
+    let lane = |queue: &NamedQueue| {
+        // A broker's group is one of its properties.
+        let groups = queue.groups.join("|");
+        let requires = (!groups.is_empty())
+            .then(|| groups.parse().expect("names of groups are words of a constraint"));
+        let limits = Limits {
+            nodes: queue.max_nodes,
+            tasks: queue.max_tasks,
+            cores: queue.max_cores.map(u64::from),
+            gpus: queue.max_gpus.map(u64::from),
+            time: queue.max_time_seconds.map(u64::from),
+            default_time: queue.default_time_seconds.map(u64::from),
+        };
+        Lane { requires, limits, ..Lane::named(&queue.name) }
+    };
+    queues.iter().map(lane).collect()
 }
 
 /// Answers everything with a refusal.
@@ -593,7 +621,15 @@ impl Keeper {
     fn tell_of(&mut self, entries: &[Entry]) {
         for entry in entries {
             match (entry.job, &entry.event) {
-                (Some(id), Event::Clean {}) => self.release_waiters(id),
+                (Some(id), Event::Submit(_) | Event::Copy(_)) => {
+                    if let Some(parcel) = self.parcel_of(id) {
+                        self.parcels().taken(parcel);
+                    }
+                }
+                (Some(id), Event::Clean {}) => {
+                    self.release_waiters(id);
+                    self.forget_parcel_of(id);
+                }
                 (None, Event::Purge { jobs }) => {
                     for id in jobs.iter().flat_map(|(first, last)| first.0..=last.0) {
                         self.forgotten += 1;
@@ -603,6 +639,34 @@ impl Keeper {
                 _ => {}
             }
         }
+    }
+
+    /// The parcel of a job's files.
+    fn parcel_of(&self, id: JobId) -> Option<&str> {
+        self.queue.job(id)?.spec().options.get(FILES).map(String::as_str)
+    }
+
+    fn parcels(&self) -> Parcels {
+        Parcels::beside(self.runner.dir())
+    }
+
+    /// Forgets the files of a job that is over, unless another of its submission still needs them.
+    fn forget_parcel_of(&self, id: JobId) {
+        let Some(parcel) = self.parcel_of(id) else { return };
+        let needs = |job: &Job| {
+            job.state != State::Inactive
+                && job.spec().options.get(FILES).is_some_and(|its| its == parcel)
+        };
+        if !self.queue.jobs().any(needs) {
+            self.parcels().forget(parcel);
+        }
+    }
+
+    /// Forgets the files that no job needs, which a former life of this broker left.
+    fn sweep_parcels(&self) {
+        let unfinished = self.queue.jobs().filter(|job| job.state != State::Inactive);
+        let parcels = unfinished.filter_map(|job| job.spec().options.get(FILES).cloned());
+        self.parcels().sweep(&parcels.collect());
     }
 
     fn release_waiters(&mut self, id: JobId) {

@@ -39,6 +39,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 /// Messages of a job that wait to be written.
 const MESSAGES: usize = 16;
 
+/// The option of a job that has files of its own: the name of their parcel.
+pub(super) const FILES: &str = "files";
+
 /// The option of a job that takes so many milliseconds and starts nothing.
 const SIMULATE: &str = "simulate";
 
@@ -394,6 +397,7 @@ fn request(job: &Job, config: &AgentConfig) -> Result<Request, String> {
             },
             terminal: option(TERMINAL).and_then(|size| size.parse().ok()),
             script: None,
+            files: option(FILES).map(str::to_owned),
         },
         place: Where::Allotted(shares(job, |part| part.tasks)),
         no_kill: option("no-kill").is_some(),
@@ -432,6 +436,7 @@ fn instance(job: &Job, config: &AgentConfig) -> Result<Request, String> {
             cwd: (!spec.directory.is_empty()).then(|| spec.directory.clone()),
             cwd_required: spec.options.get("cwd").map(String::as_str) == Some("required"),
             mpi: "pmi1".to_owned(),
+            files: spec.options.get(FILES).cloned(),
             stdin: if spec.streams.input.is_some() { Stdin::First } else { Stdin::None },
             ..protocol::Command::default()
         },

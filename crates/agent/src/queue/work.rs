@@ -37,7 +37,7 @@ impl WorkArgs {
         let text = std::fs::read(&self.config).with_context(|| format!("cannot read {shown}"))?;
         let config = AgentConfig::parse(&text)?;
         let submitted = match &config.program {
-            Program::Script { text } => script(text, &[]),
+            Program::Script { text } => script(text, None, &[], &[]),
             Program::Jobs { jobs } => self::jobs(jobs),
             Program::None | Program::Command { .. } | Program::Parallel(_) => {
                 anyhow::bail!("the program of {shown} is no work for the queue")
@@ -72,6 +72,12 @@ pub struct ScriptArgs {
     /// Show its output until its end; exits with the job's code
     #[arg(long)]
     watch: bool,
+    /// What the script is called
+    #[arg(long, value_name = "NAME")]
+    called: Option<String>,
+    /// An argument of the script; may be repeated
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    argument: Vec<String>,
     /// Options of sbatch
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
     words: Vec<String>,
@@ -82,7 +88,7 @@ impl ScriptArgs {
     pub fn run(&self) -> anyhow::Result<i32> {
         let text =
             std::io::read_to_string(std::io::stdin().lock()).context("cannot read the script")?;
-        let ids = match script(&text, &self.words) {
+        let ids = match script(&text, self.called.as_deref(), &self.words, &self.argument) {
             Ok(ids) => ids,
             Err(refused) => {
                 sys::complain(&refused);
@@ -138,8 +144,13 @@ fn socket() -> PathBuf {
 }
 
 /// Submits a batch script as sbatch does; its output is this process's unless a directive names a file.
-fn script(text: &str, words: &[String]) -> Result<Vec<JobId>, String> {
-    let (spec, copies) = slurm::script(text, words)?;
+fn script(
+    text: &str,
+    called: Option<&str>,
+    words: &[String],
+    args: &[String],
+) -> Result<Vec<JobId>, String> {
+    let (spec, copies) = slurm::script(text, called, words, args)?;
     submit(spec, copies)
 }
 

@@ -16,6 +16,8 @@ pub enum QueueVerb {
     Submit(QueueArgs),
     /// Put a script that is in the cluster into its job queue
     Batch(QueueArgs),
+    /// Run a command, or a shell, in a cluster that has some of a cluster's nodes to itself
+    Alloc(QueueArgs),
     /// List the jobs of a cluster
     Jobs(QueueArgs),
     /// Tell all of a job
@@ -41,8 +43,12 @@ pub enum QueueVerb {
     Queue(QueueArgs),
     /// Look after the brokers of a cluster: list, drain, undrain
     Resource(QueueArgs),
+    /// Forget jobs that are over
+    Purge(QueueArgs),
     /// Show the clusters within a cluster
     Tree(QueueArgs),
+    /// Run a command whose verbs go to a cluster within a cluster
+    Proxy(QueueArgs),
 }
 
 #[derive(Debug, Args)]
@@ -77,6 +83,7 @@ impl QueueVerb {
         match self {
             Self::Submit(args) => ("submit", args),
             Self::Batch(args) => ("batch", args),
+            Self::Alloc(args) => ("alloc", args),
             Self::Jobs(args) => ("jobs", args),
             Self::Info(args) => ("info", args),
             Self::Events(args) => ("events", args),
@@ -89,7 +96,9 @@ impl QueueVerb {
             Self::Requeue(args) => ("requeue", args),
             Self::Queue(args) => ("queue", args),
             Self::Resource(args) => ("resource", args),
+            Self::Purge(args) => ("purge", args),
             Self::Tree(args) => ("tree", args),
+            Self::Proxy(args) => ("proxy", args),
         }
     }
 }

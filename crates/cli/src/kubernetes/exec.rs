@@ -15,13 +15,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess, TerminalSize};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use quorate_contract::{exit, paths};
+use quorate_observe::PodFacts;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// What is copied at once.
-const CHUNK: usize = 32 * 1024;
+pub(super) const CHUNK: usize = 32 * 1024;
+
+/// How the refusal of somebody begins who may not do it.
+const FORBIDDEN: &str = "you may not run commands in pods of namespace";
 
 /// Runs a command in a pod.
 pub fn exec(args: &ExecArgs) -> anyhow::Result<i32> {
@@ -51,6 +55,17 @@ pub(super) async fn in_pod(
     found: &Found,
     command: &[String],
 ) -> anyhow::Result<i32> {
+    let pod = running_pod(session, found)?;
+    let mut argv = vec![paths::AGENT.to_owned(), "enter".to_owned()];
+    if !command.is_empty() {
+        argv.push("--".to_owned());
+        argv.extend(command.iter().cloned());
+    }
+    attached(session, &pod.name, container(pod), argv).await
+}
+
+/// The pod that was found, if something runs in it.
+pub(super) fn running_pod<'a>(session: &Session, found: &'a Found) -> anyhow::Result<&'a PodFacts> {
     let pod = found.pod_or_launcher().ok_or_else(|| {
         Refusal::new(format!("{} has no pods yet", found.cluster))
             .hint(format!("`quorate why {}{}` says what is missing", found.cluster, session.flags))
@@ -61,12 +76,7 @@ pub(super) async fn in_pod(
             .hint(format!("`quorate status {}{}` shows its pods", found.cluster, session.flags))
             .into());
     }
-    let mut argv = vec![paths::AGENT.to_owned(), "enter".to_owned()];
-    if !command.is_empty() {
-        argv.push("--".to_owned());
-        argv.extend(command.iter().cloned());
-    }
-    attached(session, &pod.name, container(pod), argv).await
+    Ok(pod)
 }
 
 /// Runs a command with this program's standard streams; a terminal, if there is one at both ends.
@@ -172,15 +182,9 @@ async fn start(
     session.pods().exec(pod, argv, how).await.map_err(|error| {
         let asked = Asked::pods("create", "pods/exec").named(pod);
         match &error {
-            // The answer to an upgrade carries no Status: only its code is known.
-            kube::Error::UpgradeConnection(upgrade) if upgrade.to_string().contains("403") => {
-                Refusal::new(format!(
-                    "you may not run commands in pods of namespace {}",
-                    session.namespace
-                ))
+            error if forbidden(error) => Refusal::new(format!("{FORBIDDEN} {}", session.namespace))
                 .hint("ask for a role there with the verbs `get` and `create` on `pods/exec`")
-                .into()
-            }
+                .into(),
             kube::Error::UpgradeConnection(upgrade) => {
                 Refusal::new(format!("cannot run a command in {pod}: {upgrade}"))
                     .hint("its node may not answer; `kubectl exec` asks the same")
@@ -189,6 +193,23 @@ async fn start(
             error => session.refuse(error, &asked),
         }
     })
+}
+
+/// Whether an upgrade was refused for want of a right. Its answer carries no Status: only its code is
+/// known.
+pub(super) fn forbidden(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::UpgradeConnection(upgrade) => upgrade.to_string().contains("403"),
+        kube::Error::Api(status) => status.code == 403,
+        _ => false,
+    }
+}
+
+/// Whether [`in_pod`] failed for want of a right.
+pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<Refusal>()
+        .is_some_and(|refusal| refusal.to_string().starts_with(FORBIDDEN))
 }
 
 /// What a command ended with (`remotecommand` of Kubernetes: a Status whose cause is `ExitCode`).
@@ -233,7 +254,7 @@ async fn copy(from: Option<impl AsyncRead + Unpin>, mut to: impl io::Write) -> i
 }
 
 /// What comes on standard input. The thread may wait for ever; it ends with the process.
-fn typed() -> mpsc::Receiver<Vec<u8>> {
+pub(super) fn typed() -> mpsc::Receiver<Vec<u8>> {
     let (keys, received) = mpsc::channel(4);
     std::thread::spawn(move || {
         let mut buffer = vec![0; CHUNK];
@@ -258,12 +279,12 @@ fn typed() -> mpsc::Receiver<Vec<u8>> {
 }
 
 /// The terminal passes keys on as they are, until this is dropped.
-struct Raw {
+pub(super) struct Raw {
     before: Termios,
 }
 
 impl Raw {
-    fn enter() -> nix::Result<Self> {
+    pub(super) fn enter() -> nix::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
         cfmakeraw(&mut raw);

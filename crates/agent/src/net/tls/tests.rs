@@ -13,6 +13,7 @@ fn broker(caller: Result<Caller, TlsError>) -> Accepted {
     match caller? {
         Caller::Broker { stream, rank } => Ok((stream, rank)),
         Caller::Observer(_) => panic!("a broker was taken for an observer"),
+        Caller::Outsider(_) => panic!("a broker was taken for somebody outside"),
     }
 }
 

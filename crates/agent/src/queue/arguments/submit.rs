@@ -344,7 +344,7 @@ impl SubmitArgs {
             Some(dir) => Some(std::path::absolute(dir).map_err(|error| format!("--cwd: {error}"))?),
             None => std::env::current_dir().ok(),
         };
-        let spec = Jobspec {
+        let mut spec = Jobspec {
             name: self.name.clone().unwrap_or_else(|| name.to_owned()),
             program,
             request: Request {
@@ -378,6 +378,7 @@ impl SubmitArgs {
             labels: self.label.iter().cloned().collect(),
             ..Jobspec::command("", &[])
         };
+        crate::queue::with_files(&mut spec, self.cwd.is_some());
         spec.check().map_err(|error| refused(&error))?;
         Ok(spec)
     }

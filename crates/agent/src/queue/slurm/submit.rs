@@ -113,12 +113,15 @@ fn read(
 /// unless a directive names a file.
 pub(in crate::queue) fn script(
     text: &str,
+    called: Option<&str>,
     words: &[String],
+    args: &[String],
 ) -> Result<(Jobspec, AskedCopies), String> {
     const NAME: &str = "script";
+    let shown = called.unwrap_or(NAME);
     let environment = environment();
-    let read = || -> Result<(Wanted, bool), OptionError> {
-        let directives = script::options(NAME, text)?;
+    let read = || -> Result<(Wanted, bool, String), OptionError> {
+        let directives = script::options(shown, text)?;
         let mut given = directives.iter().flat_map(|(_, parsed)| &parsed.options);
         let file = given.any(|(option, _)| option.name == "output");
         let line = parse(Tool::Sbatch, words)?;
@@ -133,10 +136,11 @@ pub(in crate::queue) fn script(
             submit_line: NAME,
             user: &super::user(&environment),
         };
-        let input = Input::Script { path: None, text: text.to_owned(), args: Vec::new() };
-        Ok((wanted(&settings, input, &context)?, file))
+        let path = called.map(str::to_owned);
+        let input = Input::Script { path, text: text.to_owned(), args: args.to_vec() };
+        Ok((wanted(&settings, input, &context)?, file, context.directory.to_owned()))
     };
-    let (mut job, file) = read().map_err(|error| error.lines(Tool::Sbatch).join("; "))?;
+    let (mut job, file, here) = read().map_err(|error| error.lines(Tool::Sbatch).join("; "))?;
     if let Some(reference) = known(&mut job).map_err(|error| format!("{error:#}"))? {
         return Err(format!("it waits for job {}, which is not there", reference.job));
     }
@@ -146,6 +150,8 @@ pub(in crate::queue) fn script(
     if !file {
         spec.streams.output = None;
     }
+    let named = spec.directory != here;
+    crate::queue::with_files(&mut spec, named);
     Ok((spec, copies))
 }
 
