@@ -168,15 +168,6 @@ pub fn signal_process(pid: i32, signal: i32) -> bool {
     pid > 1 && nix::sys::signal::kill(Pid::from_raw(pid), signal).is_ok()
 }
 
-/// Tells a terminal how large its window is; its foreground processes get SIGWINCH.
-pub fn set_window(terminal: BorrowedFd<'_>, rows: u16, columns: u16) -> io::Result<()> {
-    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    #[expect(unsafe_code, reason = "nix has no safe wrapper of this ioctl")]
-    // SAFETY: the descriptor is borrowed and thus open; the call reads the structure and keeps nothing.
-    let code = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Binds this thread, and what it starts from now on, to these CPUs.
 pub fn bind(cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();

@@ -39,9 +39,6 @@ pub struct EnterArgs {
     /// Have Slurm's names, and flux, first on PATH
     #[arg(long)]
     slurm: bool,
-    /// Standard input is a terminal that becomes this session's
-    #[arg(long, hide = true)]
-    terminal: bool,
     /// The command and its arguments [default: a shell]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -111,9 +108,6 @@ fn most_slots(text: &str) -> u32 {
 impl EnterArgs {
     /// Becomes the command; gives a code only when that fails.
     pub fn run(self) -> i32 {
-        if self.terminal {
-            take_terminal();
-        }
         let mut env: Variables = std::env::vars_os().collect();
         env.retain(|name, _| !name.to_str().is_some_and(must_not_leak));
         match ask(&client::socket(self.socket), self.slurm) {
@@ -136,15 +130,6 @@ impl EnterArgs {
             program.to_string_lossy()
         );
         code_of(&error)
-    }
-}
-
-/// Makes standard input the controlling terminal of this session: a leader without one gets the first
-/// that it opens (tty(4)). Without it keys are no signals, and the command runs all the same.
-fn take_terminal() {
-    let opened = std::fs::OpenOptions::new().read(true).write(true).open("/proc/self/fd/0");
-    if let Err(error) = opened {
-        let _ = writeln!(std::io::stderr(), "quorate: no controlling terminal: {error}");
     }
 }
 

@@ -220,12 +220,6 @@ pub fn start_silent(start: &Start<'_>) -> Result<(i32, Exit), TaskEnd> {
     Ok((pid, Exit::watch(pid)?))
 }
 
-/// Starts a task whose three streams are one descriptor, such as a terminal.
-pub fn start_on(start: &Start<'_>, stream: BorrowedFd<'_>) -> Result<(i32, Exit), TaskEnd> {
-    let pid = spawn(start, Some([stream; 3]), None)?;
-    Ok((pid, Exit::watch(pid)?))
-}
-
 fn spawn(
     start: &Start<'_>,
     streams: Option<[BorrowedFd<'_>; 3]>,

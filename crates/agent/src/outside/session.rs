@@ -7,23 +7,21 @@
 use crate::broker::Overlay;
 use crate::files::{FilesError, Parcels};
 use crate::job::Jobs;
-use crate::job::streams::feed;
+use crate::job::streams::{End as Ends, feed};
 use crate::launch::environment::{self, Variables};
 use crate::launch::outcome::TaskEnd;
+use crate::launch::spawn::terminal::{self, AtTerminal, Size};
 use crate::launch::spawn::{self, Exit, Start};
 use crate::logs::chain;
 use crate::{queue, sys};
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use nix::pty::{Winsize, openpty};
 use quorate_contract::outside::{
-    self, Call, End, FrameError, Frames, Here, PARCEL_VARIABLE, PIECE, Terminal, VERBS, kind,
+    self, Call, End, FrameError, Frames, Here, PARCEL_VARIABLE, PIECE, VERBS, kind,
 };
 use quorate_contract::parcel::{self, ParcelError};
 use quorate_contract::{env as names, exit};
 use quorate_pmi::must_not_leak;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -76,9 +74,6 @@ enum SessionError {
     /// The files that it has told of do not come.
     #[error("its files did not come whole")]
     NoFiles,
-    /// There is no terminal to be had.
-    #[error("cannot make a terminal for it")]
-    Terminal(#[source] io::Error),
 }
 
 /// Serves a caller to the end.
@@ -197,7 +192,7 @@ struct Verb {
     exit: Exit,
     stdin: Option<pipe::Sender>,
     outputs: Vec<(u8, pipe::Receiver)>,
-    terminal: Option<OwnedFd>,
+    terminal: Option<terminal::Terminal>,
     /// It passes signals on to a job that is not the caller's alone.
     follows: bool,
 }
@@ -224,11 +219,7 @@ fn start(
     let agent = std::env::current_exe().map_err(|error| SessionError::Start(error.to_string()))?;
     let agent = agent.into_os_string();
     // What batch scripts get, so that a verb typed outside is the verb typed in the pod.
-    let mut argv: Vec<OsString> = vec![agent.clone(), "enter".into()];
-    if call.terminal.is_some() {
-        argv.push("--terminal".into());
-    }
-    argv.extend(["--".into(), agent]);
+    let mut argv: Vec<OsString> = vec![agent.clone(), "enter".into(), "--".into(), agent];
     argv.extend(call.words.iter().map(OsString::from));
     let start = Start {
         argv: &argv,
@@ -237,19 +228,18 @@ fn start(
         cpus: None,
         stdin: true,
         keep: None,
-        own_session: call.terminal.is_some(),
+        own_session: false,
     };
     let verb = call.words.first().map(String::as_str).unwrap_or_default();
     let follows = FOLLOWING.contains(&verb);
     let failed = |end: TaskEnd| SessionError::Start(format!("{end:?}"));
     match &call.terminal {
         Some(terminal) => {
-            let pair = pair(terminal).map_err(SessionError::Terminal)?;
-            let (pid, exit) = spawn::start_on(&start, pair.slave.as_fd()).map_err(failed)?;
-            let (stdin, output) = (pair.stdin, vec![(kind::OUTPUT, pair.output)]);
-            let terminal = Some(pair.master);
-            let (stdin, outputs) = (Some(stdin), output);
-            Ok(Verb { name, pid, exit, stdin, outputs, terminal, follows })
+            let size = Size { rows: terminal.rows, columns: terminal.columns };
+            let AtTerminal { pid, input, output, terminal, exit } =
+                terminal::start(&start, size).map_err(failed)?;
+            let (stdin, outputs) = (Some(input), vec![(kind::OUTPUT, output)]);
+            Ok(Verb { name, pid, exit, stdin, outputs, terminal: Some(terminal), follows })
         }
         None => {
             let task = spawn::start(&start).map_err(failed)?;
@@ -258,32 +248,6 @@ fn start(
             Ok(Verb { name, pid, exit, stdin, outputs, terminal: None, follows })
         }
     }
-}
-
-/// A new terminal.
-struct Pair {
-    master: OwnedFd,
-    stdin: pipe::Sender,
-    output: pipe::Receiver,
-    slave: OwnedFd,
-}
-
-fn pair(terminal: &Terminal) -> io::Result<Pair> {
-    let size =
-        Winsize { ws_row: terminal.rows, ws_col: terminal.columns, ws_xpixel: 0, ws_ypixel: 0 };
-    let pair = openpty(Some(&size), None)?;
-    for fd in [&pair.master, &pair.slave] {
-        // Nobody else that is started may have them.
-        fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-    }
-    fcntl(&pair.master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    // To the runtime a terminal is what a pipe is: readable, writable, closed.
-    Ok(Pair {
-        stdin: pipe::Sender::from_owned_fd_unchecked(pair.master.try_clone()?)?,
-        output: pipe::Receiver::from_owned_fd_unchecked(pair.master.try_clone()?)?,
-        master: pair.master,
-        slave: pair.slave,
-    })
 }
 
 /// Moves streams until the verb ends or the caller goes.
@@ -298,8 +262,9 @@ async fn relay(jobs: &Jobs, verb: Verb, input: &mut Input, writer: &mut OwnedWri
     let pumps: Vec<_> = outputs.into_iter().map(pump).collect();
     drop(frames);
     let (took, mut taken) = mpsc::unbounded_channel::<u32>();
+    let ends = if terminal.is_some() { Ends::Typed } else { Ends::Closed };
     let mut stdin = stdin.map(|pipe| {
-        feed(pipe, move |bytes| {
+        feed(pipe, ends, move |bytes| {
             let told = took.send(u32::try_from(bytes).unwrap_or(u32::MAX)).is_ok();
             std::future::ready(told)
         })
@@ -336,16 +301,19 @@ async fn relay(jobs: &Jobs, verb: Verb, input: &mut Input, writer: &mut OwnedWri
                         let _ = stdin.send(Some(bytes.into()));
                     }
                 }
-                Ok(Some((kind::INPUT_END, _))) => stdin = None,
+                Ok(Some((kind::INPUT_END, _))) => {
+                    if let Some(stdin) = stdin.take() {
+                        let _ = stdin.send(None);
+                    }
+                }
                 Ok(Some((kind::SIGNAL, payload))) => {
                     if let Some(number) = payload.first() {
                         sys::signal_group(pid, i32::from(*number));
                     }
                 }
                 Ok(Some((kind::SIZE, payload))) => {
-                    let size = outside::read_size(&payload);
-                    if let (Some(terminal), Some((rows, columns))) = (&terminal, size) {
-                        let _ = sys::set_window(terminal.as_fd(), rows, columns);
+                    if let (Some(terminal), Some(size)) = (&terminal, Size::from_bytes(&payload)) {
+                        terminal.resize(size);
                     }
                 }
                 Ok(Some(_)) => {}
