@@ -128,10 +128,12 @@ fn a_smaller_cluster_waits_for_the_jobs_of_those_that_go() {
     let end = "while [ ! -e /tmp/end ]; do sleep 0.1; done; hostname";
     let last = ["submit", "--requires", "rank:2", "sh", "-c", end];
     assert_eq!(agent(name, &last), Ok("1".into()));
-    let runs = || agent(name, &["jobs", "--states", "run"]).unwrap_or_default();
-    LAB.eventually("the job runs", runs, |text| text.contains("worker-0-1"));
+    let runs = || agent(name, &["jobs"]).unwrap_or_else(|error| error);
+    LAB.eventually("the job runs", runs, |text| {
+        text.lines().any(|line| line.contains("RUN") && line.contains("worker-0-1"))
+    });
     LAB.kubectl(&["scale", "mc", name, "--replicas=2"]).unwrap();
-    let takes_no_more = || agent(name, &["resource", "list"]).unwrap_or_default();
+    let takes_no_more = || agent(name, &["resource", "list"]).unwrap_or_else(|error| error);
     LAB.eventually("nothing new starts there", takes_no_more, |text| {
         text.lines().any(|line| line.contains("worker-0-1") && line.contains("down"))
     });

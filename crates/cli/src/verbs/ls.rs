@@ -1,11 +1,13 @@
 //! `quorate ls`: the clusters on this machine.
 
+use super::state;
 use super::targets::{self, Running};
 use crate::args::{Format, LsArgs};
 use crate::refusal::Refusal;
 use crate::registry::Entry;
 use crate::table;
 use crate::terminal::{age, print, write_stderr};
+use quorate_contract::status::QueueCounts;
 use serde_json::{Value, json};
 
 pub(super) fn run(args: &LsArgs) -> anyhow::Result<i32> {
@@ -43,11 +45,11 @@ pub(super) fn run(args: &LsArgs) -> anyhow::Result<i32> {
             return Ok(0);
         }
         Format::Table => table::render(
-            &["NAME", "SIZE", "RUNNING", "STATE", "AGE"],
+            &["NAME", "SIZE", "RUNNING", "STATE", "JOBS", "AGE"],
             &rows(&running, &ended, false),
         ),
         Format::Wide => table::render(
-            &["NAME", "SIZE", "RUNNING", "STATE", "AGE", "SANDBOX", "ATTEMPT", "PODS"],
+            &["NAME", "SIZE", "RUNNING", "STATE", "JOBS", "AGE", "SANDBOX", "ATTEMPT", "PODS"],
             &rows(&running, &ended, true),
         ),
     };
@@ -58,12 +60,14 @@ pub(super) fn run(args: &LsArgs) -> anyhow::Result<i32> {
 fn rows(running: &[Running], ended: &[Entry], wide: bool) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<String>> = running
         .iter()
-        .map(|Running { about, .. }| {
+        .zip(jobs(running))
+        .map(|(Running { about, .. }, jobs)| {
             let mut row = vec![
                 about.name.clone(),
                 about.size.to_string(),
                 about.running.to_string(),
                 about.state.clone(),
+                jobs,
                 age(about.age_seconds),
             ];
             if wide {
@@ -77,13 +81,31 @@ fn rows(running: &[Running], ended: &[Entry], wide: bool) -> Vec<Vec<String>> {
     let blank = |n: usize| std::iter::repeat_n("-".to_owned(), n);
     rows.extend(ended.iter().map(|entry| {
         let mut row = vec![entry.name.clone()];
-        row.extend(blank(2).chain(["Failed".to_owned()]).chain(blank(1)));
+        row.extend(blank(2).chain(["Failed".to_owned()]).chain(blank(2)));
         if wide {
             row.extend(blank(3));
         }
         row
     }));
     rows
+}
+
+/// How many jobs run of all that are not over, in each cluster's queue; all are asked at once. Beside a
+/// program a queue is told of once it had jobs.
+fn jobs(running: &[Running]) -> Vec<String> {
+    let ask = |about: &_| {
+        let status = state::overlay(about).ok().flatten()?;
+        let counts = status.queue?;
+        let QueueCounts { pending, running, completed, failed } = counts;
+        let used = pending + running + completed + failed > 0;
+        (used || status.program.is_none()).then(|| format!("{running}/{}", running + pending))
+    };
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = running.iter().map(|one| scope.spawn(|| ask(&one.about))).collect();
+        let known =
+            |one: std::thread::ScopedJoinHandle<'_, Option<String>>| one.join().ok().flatten();
+        asked.into_iter().map(|one| known(one).unwrap_or_else(|| "-".to_owned())).collect()
+    })
 }
 
 fn data(running: &[Running], ended: &[Entry]) -> Value {

@@ -95,7 +95,7 @@ fn see(args: &StatusArgs) -> anyhow::Result<Seen> {
 }
 
 /// What the launcher's broker says; nothing when it does not answer.
-fn overlay(about: &Description) -> anyhow::Result<Option<ClusterStatus>> {
+pub(super) fn overlay(about: &Description) -> anyhow::Result<Option<ClusterStatus>> {
     let this = std::env::current_exe().context("cannot find this program")?;
     let agent = match about.sandbox.as_str() {
         "none" => agent::find(super::variable, Some(&this))?,

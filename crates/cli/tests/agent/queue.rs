@@ -86,9 +86,10 @@ fn jobs_are_put_into_a_cluster_that_stays_from_outside_and_looked_after_there() 
     assert_eq!(ask(&["submit", "tools", "-n2", "--", "true"]), "1\n");
     assert_eq!(ask(&["submit", "tools", "--watch", "--", "echo", "hello"]), "hello\n");
     let script = stage.dir.path().join("job.sh");
-    std::fs::write(&script, "#!/bin/sh\n#QUORATE -N2 -n2\nsrun hostname | sort\nexit 3\n").unwrap();
+    std::fs::write(&script, "#!/bin/sh\n#QUORATE -N2 -n2\nsrun hostname | sort\nexit $1\n")
+        .unwrap();
     let script = script.display().to_string();
-    let (code, out, err) = stage.run(&["submit", "tools", "--watch", &script]);
+    let (code, out, err) = stage.run(&["submit", "tools", "--watch", &script, "3"]);
     assert_eq!(code, 3, "{err}");
     assert_eq!(out, "3\ntools-launcher-0-0\ntools-worker-0-0\n", "{err}");
     let jobs = ask(&["jobs", "tools", "-a", "-o", "json"]);
@@ -96,11 +97,17 @@ fn jobs_are_put_into_a_cluster_that_stays_from_outside_and_looked_after_there() 
     assert_eq!(ask(&["submit", "tools", "--urgency", "0", "--", "true"]), "4\n");
     assert!(ask(&["jobs", "tools"]).contains("held"));
     ask(&["cancel", "tools", "4"]);
+    assert_eq!(stage.run(&["wait", "tools", "1", "3"]).0, 3, "the highest code");
+    let (code, out, err) =
+        stage.run(&["alloc", "tools", "-N2", "sh", "-c", "echo $QUORATE_JOB_ID"]);
+    assert_eq!((code, out.as_str()), (0, "5\n"), "{err}");
+    let (code, _, err) = stage.run(&["submit", "tools", "--file", "x", "--", "true"]);
+    assert!(code == 2 && err.contains("sees its files"), "{err}");
     let (code, _, err) = stage.run(&["cancel", "tools", "99"]);
     assert_eq!(code, 1);
     assert!(err.contains("there is no job 99"), "{err}");
     // Jobs are counted once a second at most.
-    let counts = "  jobs      0 running, 0 waiting, 2 completed, 2 failed";
+    let counts = "  jobs      0 running, 0 waiting, 3 completed, 2 failed";
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let status = ask(&["status", "tools"]);
@@ -110,7 +117,35 @@ fn jobs_are_put_into_a_cluster_that_stays_from_outside_and_looked_after_there() 
         assert!(Instant::now() < deadline, "{status}");
         std::thread::sleep(Duration::from_millis(100));
     }
+    let table = ask(&["ls", "tools"]);
+    let row: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(row[..5], ["tools", "2", "2", "Ready", "0/0"], "{table}");
     ask(&["delete", "tools"]);
+}
+
+#[test]
+fn queues_of_the_file_have_their_limits_and_groups() {
+    let stage = Stage::new();
+    let queues = "  queue:\n    queues:\n    - {name: short, maxTimeSeconds: 60, defaultTimeSeconds: 30}\n    \
+                  - {name: away, groups: [worker], maxTasks: 1}\n";
+    let path = file(&stage, "queues", queues).display().to_string();
+    let (code, _, err) = stage.run(&["run", "--keep", &path]);
+    assert_eq!(code, 0, "{err}");
+    let submit = |words: &[&str]| stage.run(&[&["submit", "queues"], words].concat());
+    let (code, out, err) = submit(&["--watch", "-q", "away", "--", "hostname"]);
+    assert_eq!((code, out.as_str()), (0, "queues-worker-0-0\n"), "{err}");
+    let (code, _, err) = submit(&["-q", "away", "-n2", "--", "true"]);
+    assert!(code != 0 && err.contains("away"), "{err}");
+    let (code, _, err) = submit(&["-t", "2m", "--", "true"]);
+    assert!(code != 0 && err.contains("short"), "{err}");
+    // The first is that of jobs that name none, and gives them its time limit.
+    let (code, out, err) = submit(&["--wait", "--", "true"]);
+    assert_eq!((code, out.as_str()), (0, "2\n"), "{err}");
+    let (_, info, _) = stage.run(&["info", "queues", "2"]);
+    assert!(info.contains("short") && info.contains("30s"), "{info}");
+    let (code, _, err) = submit(&["-q", "none", "--", "true"]);
+    assert!(code != 0 && err.contains("none"), "{err}");
+    stage.run(&["delete", "queues"]);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn life(stage: &Stage) {
     let (heading, row) = table.split_once('\n').unwrap();
     assert_eq!(
         heading.split_whitespace().collect::<Vec<_>>(),
-        ["NAME", "SIZE", "RUNNING", "STATE", "AGE"]
+        ["NAME", "SIZE", "RUNNING", "STATE", "JOBS", "AGE"]
     );
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["tools", "2", "2", "Ready"]);
     assert!(
