@@ -25,8 +25,8 @@ use quorate_contract::config::NamedQueue;
 use quorate_contract::status::BrokerState;
 use quorate_queue::reattach::Answer;
 use quorate_queue::{
-    Copies, Effect, Entry, Event, Job, JobId, Jobspec, Lane, Limits, Outcome,
-    Policy, Queue, Settings, State, Time,
+    Copies, Effect, Entry, Event, Job, JobId, Jobspec, Lane, Limits, Outcome, Policy, Queue,
+    Settings, State, Time,
 };
 use restore::Restore;
 use reunion::Reunion;
@@ -319,8 +319,9 @@ fn lanes(config: &AgentConfig) -> Vec<Lane> {
     let lane = |queue: &NamedQueue| {
         // A broker's group is one of its properties.
         let groups = queue.groups.join("|");
-        let requires = (!groups.is_empty())
-            .then(|| groups.parse().expect("names of groups are words of a constraint"));
+        let requires = (!groups.is_empty()).then(|| {
+            groups.parse().expect("it parses because names of groups are words of a constraint")
+        });
         let limits = Limits {
             nodes: queue.max_nodes,
             tasks: queue.max_tasks,
@@ -647,7 +648,7 @@ impl Keeper {
     }
 
     fn parcels(&self) -> Parcels {
-        Parcels::beside(self.runner.dir())
+        Parcels::beside(&directory(&self.overlay))
     }
 
     /// Forgets the files of a job that is over, unless another of its submission still needs them.
