@@ -18,6 +18,8 @@ mod control;
 mod dump;
 #[path = "queue/durability.rs"]
 mod durability;
+#[path = "queue/faults.rs"]
+mod faults;
 #[path = "queue/flux.rs"]
 mod flux;
 #[path = "queue/nested.rs"]

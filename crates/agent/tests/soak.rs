@@ -41,6 +41,9 @@ const SLOTS: u32 = 4;
 /// How long everything may take to come to an end when nothing is disturbed any more.
 const CALM: Duration = Duration::from_mins(2);
 
+/// Between two kills of one broker.
+const KILL_AGAIN: Duration = Duration::from_secs(2);
+
 /// Numbers that look random, the same for the same seed (SplitMix64, Steele et al. 2014).
 struct Dice(u64);
 
@@ -88,6 +91,7 @@ fn disturb(
     enough: &AtomicBool,
 ) -> [u32; 4] {
     let mut count = [0; 4];
+    let mut killed = [Instant::now(); BROKERS as usize];
     let replace = || {
         let ended =
             (1..).zip(books).filter(|(rank, hosts)| pods.replace_if_ended(*rank, by(hosts)));
@@ -100,11 +104,13 @@ fn disturb(
         let rank = if dice.roll(2) == 0 { 0 } else { 1 + dice.roll(u64::from(BROKERS) - 1) as u32 };
         let a_while = Duration::from_millis(20 + dice.roll(600));
         match dice.roll(4) {
-            0 | 1 => {
+            // More often than that, and its supervisor gives a broker up.
+            0 | 1 if killed[rank as usize].elapsed() > KILL_AGAIN => {
+                killed[rank as usize] = Instant::now();
                 signal(pods.broker(rank), 9);
                 count[0] += 1;
             }
-            2 => {
+            0..=2 => {
                 let broker = pods.broker(rank);
                 signal(broker, 19);
                 thread::sleep(a_while);
