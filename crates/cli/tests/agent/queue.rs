@@ -3,7 +3,9 @@
 
 use super::{Stage, read};
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn example(name: &str) -> String {
@@ -120,6 +122,14 @@ fn jobs_are_put_into_a_cluster_that_stays_from_outside_and_looked_after_there() 
     let table = ask(&["ls", "tools"]);
     let row: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(row[..5], ["tools", "2", "2", "Ready", "0/0"], "{table}");
+    // A shell there has Slurm's names, and flux, on its PATH.
+    let mut shell = stage.quorate(&["shell", "tools"]).stdin(Stdio::piped()).spawn().unwrap();
+    let typed = b"command -v sbatch salloc flux\nsbatch --parsable -o /dev/null --wrap true\n";
+    shell.stdin.take().unwrap().write_all(typed).unwrap();
+    let (code, out, err) = read(shell.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    let run = "/quorate/run/slurm";
+    assert_eq!(out, format!("{run}/sbatch\n{run}/salloc\n{run}/flux\n5\n"), "{err}");
     ask(&["delete", "tools"]);
 }
 
