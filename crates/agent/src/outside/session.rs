@@ -233,21 +233,17 @@ fn start(
     let verb = call.words.first().map(String::as_str).unwrap_or_default();
     let follows = FOLLOWING.contains(&verb);
     let failed = |end: TaskEnd| SessionError::Start(format!("{end:?}"));
-    match &call.terminal {
-        Some(terminal) => {
-            let size = Size { rows: terminal.rows, columns: terminal.columns };
-            let AtTerminal { pid, input, output, terminal, exit } =
-                terminal::start(&start, size).map_err(failed)?;
-            let (stdin, outputs) = (Some(input), vec![(kind::OUTPUT, output)]);
-            Ok(Verb { name, pid, exit, stdin, outputs, terminal: Some(terminal), follows })
-        }
-        None => {
-            let task = spawn::start(&start).map_err(failed)?;
-            let outputs = vec![(kind::OUTPUT, task.stdout), (kind::ERROR, task.stderr)];
-            let (pid, exit, stdin) = (task.pid, task.exit, task.stdin);
-            Ok(Verb { name, pid, exit, stdin, outputs, terminal: None, follows })
-        }
+    if let Some(terminal) = &call.terminal {
+        let size = Size { rows: terminal.rows, columns: terminal.columns };
+        let AtTerminal { pid, input, output, terminal, exit } =
+            terminal::start(&start, size).map_err(failed)?;
+        let (stdin, outputs) = (Some(input), vec![(kind::OUTPUT, output)]);
+        return Ok(Verb { name, pid, exit, stdin, outputs, terminal: Some(terminal), follows });
     }
+    let task = spawn::start(&start).map_err(failed)?;
+    let outputs = vec![(kind::OUTPUT, task.stdout), (kind::ERROR, task.stderr)];
+    let (pid, exit, stdin) = (task.pid, task.exit, task.stdin);
+    Ok(Verb { name, pid, exit, stdin, outputs, terminal: None, follows })
 }
 
 /// Moves streams until the verb ends or the caller goes.

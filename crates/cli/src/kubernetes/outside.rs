@@ -249,15 +249,12 @@ async fn converse(channel: Channel, errand: &Errand<'_>) -> anyhow::Result<i32> 
             },
             typed = async { keys.as_mut().expect("the branch has a condition").recv().await },
                 if keys.is_some() && under_way < STDIN_WINDOW => {
-                let frame = match typed {
-                    Some(bytes) => {
-                        under_way += bytes.len();
-                        outside::frame(kind::INPUT, &bytes)?
-                    }
-                    None => {
-                        keys = None;
-                        outside::frame(kind::INPUT_END, &[])?
-                    }
+                let frame = if let Some(bytes) = typed {
+                    under_way += bytes.len();
+                    outside::frame(kind::INPUT, &bytes)?
+                } else {
+                    keys = None;
+                    outside::frame(kind::INPUT_END, &[])?
                 };
                 // Fails when the verb has ended; its end is still to be read.
                 let _ = send(&mut output, &frame).await;
