@@ -456,7 +456,8 @@ impl Job<'_> {
                 let pod = self.overlay.config().display_name(broker);
                 // Nobody here stopped the job: the broker stops its tasks because it leaves.
                 let leaves = task.ended.stopped && self.give_up_at.is_none();
-                let verdict = if leaves && broker != self.overlay.rank() {
+                // A job of the queue that ends so has not succeeded, on this broker either.
+                let verdict = if leaves && (self.kept || broker != self.overlay.rank()) {
                     self.judge.broker_lost(broker, &pod, 1, "its pod was told to stop")
                 } else {
                     self.judge.task_ended(&task.ended, broker, &pod)

@@ -134,3 +134,15 @@ fn a_log_torn_or_damaged_is_read_as_far_as_it_goes() {
     );
     assert_eq!(held("fourth"), 4);
 }
+
+#[test]
+fn a_job_on_a_launcher_that_is_told_to_stop_has_not_succeeded() {
+    let mut pods = cluster(2);
+    let id = submit(&pods, 1, &["--requires", "rank:0", "sleep", "1000"]);
+    crate::asking::wait_started(&pods, id);
+    let log = pods.dir(0).join("queue/events.log");
+    crate::pods::signal(pods.supervisor(0), 15);
+    assert_eq!(pods.wait_exit(0), 143);
+    let text = fs::read_to_string(log).unwrap();
+    assert!(text.contains("\"kind\":\"node-lost\"") && !text.contains("\"code\":0"), "{text}");
+}
