@@ -702,8 +702,8 @@ fn numbers_that_only_a_former_boot_knew_are_not_given_again() {
     let (mut log, _) = queue.take();
     log.push(queue.reserve(Time(1), 3, "boot one"));
     assert!(queue.within_reserve());
-    queue.submit(Time(2), 1, job(), &Copies::Many(2)).unwrap();
-    assert!(queue.within_reserve());
+    queue.submit(Time(2), 1, job(), &Copies::Many(3)).unwrap();
+    assert!(queue.within_reserve(), "number 4 is the last");
     queue.submit(Time(2), 1, job(), &Copies::One).unwrap();
     assert!(!queue.within_reserve(), "number 5 needs more");
     // What was submitted after the reserve is lost with the machine, and only then.
