@@ -129,7 +129,7 @@ fn jobs_are_put_into_a_cluster_that_stays_from_outside_and_looked_after_there() 
     let (code, out, err) = read(shell.wait_with_output().unwrap());
     assert_eq!(code, 0, "{err}");
     let run = "/quorate/run/slurm";
-    assert_eq!(out, format!("{run}/sbatch\n{run}/salloc\n{run}/flux\n5\n"), "{err}");
+    assert_eq!(out, format!("{run}/sbatch\n{run}/salloc\n{run}/flux\n6\n"), "{err}");
     ask(&["delete", "tools"]);
 }
 
@@ -152,7 +152,7 @@ fn queues_of_the_file_have_their_limits_and_groups() {
     let (code, out, err) = submit(&["--wait", "--", "true"]);
     assert_eq!((code, out.as_str()), (0, "2\n"), "{err}");
     let (_, info, _) = stage.run(&["info", "queues", "2"]);
-    assert!(info.contains("short") && info.contains("30s"), "{info}");
+    assert!(info.contains("queue     short") && info.contains("limit     30.0 s"), "{info}");
     let (code, _, err) = submit(&["-q", "none", "--", "true"]);
     assert!(code != 0 && err.contains("none"), "{err}");
     stage.run(&["delete", "queues"]);
