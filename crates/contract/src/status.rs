@@ -41,6 +41,10 @@ pub struct ClusterStatus {
     pub state: BrokerState,
     /// Brokers planned.
     pub size: u32,
+    /// Where the cluster is to be smaller: no job has anything of the brokers from this rank on, and
+    /// none will get something of them. Their pods may go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_from: Option<u32>,
     /// Brokers needed to start.
     pub min_size: u32,
     /// Brokers connected, rank 0 included.

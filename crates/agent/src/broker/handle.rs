@@ -99,6 +99,8 @@ pub struct Membership {
     pub size: u32,
     /// Brokers that it is to have (rank 0). Fewer than `size` while jobs end on those beyond.
     pub wanted: u32,
+    /// Nothing is left on the brokers from this rank on, which are to go (rank 0).
+    pub free_from: Option<u32>,
     /// The connected ranks. Complete on rank 0 (itself included); elsewhere this broker alone.
     pub online: BTreeMap<u32, Member>,
 }

@@ -114,6 +114,7 @@ impl Shell {
             state: BrokerState::Join,
             size: settings.config.size,
             wanted: settings.config.size,
+            free_from: None,
             online: BTreeMap::from([(settings.rank, own)]),
         };
         let (membership, members) = watch::channel(Arc::new(membership));
@@ -320,7 +321,11 @@ impl Shell {
                 self.bump();
             }
             ToNode::Size { size } => {
-                self.update(|membership| membership.wanted = size);
+                self.update(|membership| {
+                    membership.wanted = size;
+                    // Those beyond another size have to be looked at again.
+                    membership.free_from = membership.free_from.filter(|rank| *rank == size);
+                });
                 // The queue lets those beyond go, once their jobs are over (`queue::shrink`).
                 let waits = self.settings.config.program == Program::None;
                 if !waits || size >= self.node.size() {
@@ -330,6 +335,7 @@ impl Shell {
             // Unless it was thought better of meanwhile.
             ToNode::Shrunk { size } => {
                 if self.membership.borrow().wanted == size {
+                    self.update(|membership| membership.free_from = Some(size));
                     self.feed(Event::Local(Command::Resize { size }));
                 }
             }

@@ -36,6 +36,7 @@ pub(super) fn of(
         attempt: settings.attempt,
         state: state(node.state()),
         size: node.size(),
+        free_from: members.free_from,
         min_size: config.min_size,
         online: online.len() as u32,
         online_ranks: online.to_string(),

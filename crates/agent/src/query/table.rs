@@ -99,6 +99,7 @@ mod tests {
             attempt: 1,
             state: BrokerState::Quorum,
             size: 4,
+            free_from: None,
             min_size: 4,
             online: 2,
             online_ranks: "0-1".into(),

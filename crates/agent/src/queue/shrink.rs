@@ -1,8 +1,8 @@
 //! Makes a cluster smaller without ending a job.
 //!
 //! Owns: when the brokers beyond a smaller size may go. From the moment that the size is wanted nothing new
-//! starts on them ([`super::keeper`] tells the queue that they are away); the cluster has the size once no
-//! job has a part of them. Whoever takes their pods away waits for that (`docs/spec/observe.md`).
+//! starts on them ([`super::keeper`] tells the queue that they are away); they are free once no job has a
+//! part of them. Whoever takes their pods away waits for that (`docs/spec/observe.md`).
 
 use super::keeper::{Closed, Keeping};
 use crate::broker::Overlay;
@@ -26,11 +26,13 @@ pub(super) fn start(keeping: &Keeping, overlay: &Overlay) {
 async fn watch(keeping: &Keeping, overlay: &Overlay) -> Result<(), Closed> {
     let mut members = overlay.membership();
     loop {
-        let (wanted, size) = {
+        let (wanted, settled) = {
             let members = members.borrow_and_update();
-            (members.wanted, members.size)
+            let settled = members.wanted >= members.size
+                || members.free_from.is_some_and(|rank| rank <= members.wanted);
+            (members.wanted, settled)
         };
-        if wanted >= size {
+        if settled {
             members.changed().await.map_err(|_| Closed)?;
             continue;
         }

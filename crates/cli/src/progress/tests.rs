@@ -17,6 +17,7 @@ fn status(online: u32, state: BrokerState) -> ClusterStatus {
         attempt: 0,
         state,
         size: 4,
+        free_from: None,
         min_size: 4,
         online,
         online_ranks: String::new(),

@@ -286,11 +286,13 @@ fn live(wanted: &Wanted, seen: &Seen, jobset: &JobSetFacts, decision: &mut Decis
     }
 }
 
-/// Whether pods may go: a queue first lets the jobs on them end, and has the smaller size once they
-/// have. Where its launcher cannot be asked, nobody can wait for it.
+/// Whether pods may go: a queue first lets the jobs on them end, and says so once they have. Where its
+/// launcher cannot be asked, nobody can wait for it.
 fn may_shrink(wanted: &Wanted, observed: &Observed) -> bool {
-    let live = observed.live().filter(|_| !wanted.shape.program);
-    live.is_none_or(|live| live.size <= wanted.shape.size)
+    let Some(live) = observed.live().filter(|_| !wanted.shape.program) else { return true };
+    let size = wanted.shape.size;
+    // A broker that has not come yet has no job.
+    live.size <= size || live.free_from.is_some_and(|rank| rank <= size)
 }
 
 /// Kueue gives a JobSet the labels of the flavor that it is admitted to, and takes them back when it is

@@ -173,6 +173,7 @@ fn live() -> impl Strategy<Value = ClusterStatus> {
         attempt,
         state,
         size: 4,
+        free_from: None,
         min_size: 4,
         online,
         online_ranks: String::new(),

@@ -149,7 +149,13 @@ mod tests {
             (rank, Member { inventory: Arc::new(inventory), torpid: false, draining: false })
         });
         let size = pods.len() as u32;
-        Membership { state: BrokerState::Run, size, wanted: size, online: online.collect() }
+        Membership {
+            state: BrokerState::Run,
+            size,
+            wanted: size,
+            free_from: None,
+            online: online.collect(),
+        }
     }
 
     fn each(tasks: u32, brokers: u32) -> Placement {

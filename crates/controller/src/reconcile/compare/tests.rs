@@ -292,10 +292,10 @@ fn the_size_is_that_of_the_worker_s_job_and_again_after_a_restart() {
 
 #[test]
 fn a_queue_is_made_smaller_once_its_launcher_has_let_the_jobs_end() {
-    let told = |size: u32| {
+    let told = |size: u32, free_from: Option<u32>| {
         with(|seen| {
             let launcher = pod("launcher", 0, "n1");
-            let status = ClusterStatus { size, ..ClusterStatus::default() };
+            let status = ClusterStatus { size, free_from, ..ClusterStatus::default() };
             let (pod_uid, at) = (launcher.uid.clone(), Timestamp::UNIX_EPOCH);
             seen.observed.pods = vec![Arc::new(launcher)];
             seen.observed.live = Some(Live { pod_uid, at, status });
@@ -303,12 +303,15 @@ fn a_queue_is_made_smaller_once_its_launcher_has_let_the_jobs_end() {
     };
     let resize =
         |pods| Action::Resize { job: "hello-worker-0".into(), uid: "job-worker".into(), pods };
-    assert_eq!(actions(&wanted(2), &told(4)), [], "jobs run on the last");
-    assert_eq!(actions(&wanted(2), &told(3)), [resize(2)]);
-    assert_eq!(actions(&wanted(5), &told(4)), [resize(5)], "nobody has to go");
+    assert_eq!(actions(&wanted(2), &told(4, None)), [], "jobs run on the last");
+    assert_eq!(actions(&wanted(2), &told(4, Some(5))), [], "some more are free, not all");
+    // Those that are free are connected until their pods are gone.
+    assert_eq!(actions(&wanted(2), &told(4, Some(3))), [resize(2)]);
+    assert_eq!(actions(&wanted(2), &told(3, None)), [resize(2)], "they have never come");
+    assert_eq!(actions(&wanted(5), &told(4, None)), [resize(5)], "nobody has to go");
     let mut program = wanted(2);
     Arc::make_mut(&mut program.shape).program = true;
-    assert_eq!(actions(&program, &told(4)), [resize(2)], "a program has no queue to wait for");
+    assert_eq!(actions(&program, &told(4, None)), [resize(2)], "a program has no queue to wait for");
 }
 
 #[test]
