@@ -311,7 +311,11 @@ fn a_queue_is_made_smaller_once_its_launcher_has_let_the_jobs_end() {
     assert_eq!(actions(&wanted(5), &told(4, None)), [resize(5)], "nobody has to go");
     let mut program = wanted(2);
     Arc::make_mut(&mut program.shape).program = true;
-    assert_eq!(actions(&program, &told(4, None)), [resize(2)], "a program has no queue to wait for");
+    assert_eq!(
+        actions(&program, &told(4, None)),
+        [resize(2)],
+        "a program has no queue to wait for"
+    );
 }
 
 #[test]
