@@ -628,6 +628,12 @@ impl Job<'_> {
 
     /// A broker is gone, and what is left of its tasks with it.
     fn lost(&mut self, broker: u32, why: &str) {
+        let own = self.overlay.rank();
+        if self.kept && broker != own && self.overlay.membership().borrow().is_draining(own) {
+            // This broker leaves, and its ways to the others close before it is gone. They keep their
+            // tasks, and the next leader asks for them.
+            return;
+        }
         let Some(left) = self.left.get_mut(&broker) else { return };
         let tasks = std::mem::take(left);
         if tasks > 0 {

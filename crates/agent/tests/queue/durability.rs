@@ -146,3 +146,21 @@ fn a_job_on_a_launcher_that_is_told_to_stop_has_not_succeeded() {
     let text = fs::read_to_string(log).unwrap();
     assert!(text.contains("\"kind\":\"node-lost\"") && !text.contains("\"code\":0"), "{text}");
 }
+
+#[test]
+fn a_launcher_that_is_told_to_stop_says_nothing_of_jobs_that_its_workers_keep() {
+    let mut pods = cluster(3);
+    // While its own task takes its time, the others could be thought lost.
+    let stubborn = "trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.05; done";
+    let own = submit(&pods, 1, &["--requires", "rank:0", "sh", "-c", stubborn]);
+    let kept = submit(&pods, 1, &["-N2", "--requires", "worker", "sleep", "1000"]);
+    crate::asking::wait_started(&pods, own);
+    crate::asking::wait_started(&pods, kept);
+    let log = pods.dir(0).join("queue/events.log");
+    crate::pods::signal(pods.supervisor(0), 15);
+    assert_eq!(pods.wait_exit(0), 143);
+    let text = fs::read_to_string(log).unwrap();
+    let of = |id: u64| text.lines().filter(move |line| line.contains(&format!("\"job\":{id},")));
+    let ended = |id: u64| of(id).any(|line| line.contains("finish"));
+    assert!(ended(own) && !ended(kept), "{text}");
+}
