@@ -17,8 +17,10 @@ pub mod ledger;
 mod namespace;
 pub mod proxy;
 mod reader;
+mod restricted;
 
 pub use cli::{Said, program, quorate};
 pub use controller::Controller;
 pub use lab::{Lab, NAMESPACE, SYSTEM};
 pub use namespace::{Namespace, condition, of_its_generation};
+pub use restricted::restricted;

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 use quorate_e2e::proxy::Fate;
-use quorate_e2e::{Controller, Lab, NAMESPACE, Namespace};
+use quorate_e2e::{Controller, Lab, NAMESPACE, Namespace, restricted};
 use quorate_testbed::{Runtime, Shape};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -41,27 +41,13 @@ static LAB: LazyLock<Lab> = LazyLock::new(|| {
 /// What `restricted` wants, a root file system that nobody can write to, and pods on all nodes.
 fn minicluster(name: &str, image: &str, uid: u32, mut spec: Value) {
     spec["image"] = image.into();
-    spec["template"] = json!({ "spec": {
-        "securityContext": {
-            "runAsNonRoot": true,
-            "runAsUser": uid,
-            "seccompProfile": { "type": "RuntimeDefault" },
-        },
-        "containers": [{
-            "name": "main",
-            "securityContext": {
-                "allowPrivilegeEscalation": false,
-                "capabilities": { "drop": ["ALL"] },
-                "readOnlyRootFilesystem": true,
-            },
-        }],
-        "topologySpreadConstraints": [{
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": { "matchLabels": { "quorate.dev/cluster": name } },
-        }],
-    } });
+    spec["template"] = restricted(uid);
+    spec["template"]["spec"]["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": { "quorate.dev/cluster": name } },
+    }]);
     let object = json!({
         "apiVersion": "quorate.dev/v1alpha1", "kind": "MiniCluster",
         "metadata": { "name": name }, "spec": spec,

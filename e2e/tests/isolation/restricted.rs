@@ -2,31 +2,13 @@
 //! writable, no token.
 
 use crate::{DOMAIN, LAB, SPACES, launcher, name_of, objects, state};
+use quorate_e2e::restricted;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
 const SPACE: &str = "locked";
-
-/// What `restricted` wants a user to write down, and a root file system that nobody can write to.
-fn template(uid: u32) -> Value {
-    json!({ "spec": {
-        "securityContext": {
-            "runAsNonRoot": true,
-            "runAsUser": uid,
-            "seccompProfile": { "type": "RuntimeDefault" },
-        },
-        "containers": [{
-            "name": "main",
-            "securityContext": {
-                "allowPrivilegeEscalation": false,
-                "capabilities": { "drop": ["ALL"] },
-                "readOnlyRootFilesystem": true,
-            },
-        }],
-    } })
-}
 
 /// An example as it is checked in, under another name, with an image and what `restricted` wants.
 fn example(folder: &str, name: &str, uid: u32, change: impl Fn(&mut Value)) {
@@ -37,7 +19,7 @@ fn example(folder: &str, name: &str, uid: u32, change: impl Fn(&mut Value)) {
     let mut object: Value = serde_json::from_str(&LAB.kubectl(&arguments).unwrap()).unwrap();
     object["metadata"] = json!({ "name": name, "namespace": SPACE });
     object["spec"]["image"] = "localhost/mpi-debian:v1".into();
-    object["spec"]["template"] = template(uid);
+    object["spec"]["template"] = restricted(uid);
     change(&mut object["spec"]);
     LAB.create(&object.to_string()).unwrap();
 }

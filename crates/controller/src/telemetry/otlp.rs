@@ -1,8 +1,8 @@
 //! Spans for a collector of OpenTelemetry, by OTLP over HTTP with protobuf
 //! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>).
 //!
-//! Owns: how spans leave the process, and which trace a MiniCluster's start has. Must not: hold a look
-//! up, or fail one: spans that find no collector are dropped, and the library says so in the logs.
+//! Owns: how spans leave the process, and whose ids are given. Must not: hold a look up, or fail one:
+//! spans that find no collector are dropped, and the library says so in the logs.
 
 use bytes::Bytes;
 use http::{Request, Response};
