@@ -143,6 +143,12 @@ impl Connection {
         Err(LocalError::NoEnd)
     }
 
+    /// Reads and drops whatever comes until the other side has closed.
+    pub async fn drain(mut self) {
+        let mut dropped = [0; 1024];
+        while matches!(self.reader.stream.read(&mut dropped).await, Ok(1..)) {}
+    }
+
     /// The two directions, to be used by different tasks.
     pub fn split(self) -> (ReadHalf, WriteHalf) {
         (self.reader, self.writer)

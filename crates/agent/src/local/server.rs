@@ -42,8 +42,7 @@ async fn take(stream: UnixStream, services: &OnceLock<Services>) {
     let own = nix::unistd::geteuid().as_raw();
     if peer.uid() != own && peer.uid() != 0 {
         let text = format!("this broker belongs to uid {own}, not to uid {}", peer.uid());
-        let _ = connection.end(exit::UNAVAILABLE, Some(text)).await;
-        return;
+        return refuse(connection, exit::UNAVAILABLE, text).await;
     }
     let opening = tokio::time::timeout(HELLO_WAIT, connection.recv()).await;
     let Ok(Ok(Some((kind::CALL, payload)))) = opening else { return };
@@ -51,8 +50,7 @@ async fn take(stream: UnixStream, services: &OnceLock<Services>) {
         Ok(hello) => hello,
         Err(error) => {
             let text = format!("an unreadable call: {error}");
-            let _ = connection.end(exit::USAGE, Some(text)).await;
-            return;
+            return refuse(connection, exit::USAGE, text).await;
         }
     };
     let handler = services.get().and_then(|services| services.verbs.get(&hello.verb).cloned());
@@ -61,6 +59,37 @@ async fn take(stream: UnixStream, services: &OnceLock<Services>) {
         handler(Call { hello, uid: peer.uid(), pid, connection }).await;
     } else {
         let text = format!("this broker does not know the verb {}", hello.verb);
-        let _ = connection.end(exit::USAGE, Some(text)).await;
+        refuse(connection, exit::USAGE, text).await;
+    }
+}
+
+/// Ends a call that is not taken and stays until the client has gone: a socket that closes while
+/// the client still writes breaks the client's connection before it can read why. What comes
+/// meanwhile is dropped unread.
+async fn refuse(mut connection: Connection, code: i32, text: String) {
+    if connection.end(code, Some(text)).await.is_ok() {
+        let _ = tokio::time::timeout(HELLO_WAIT, connection.drain()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_still_writes_when_it_is_refused_reads_why() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let server = tokio::spawn(async move { take(there, &OnceLock::new()).await });
+        let mut client = Connection::new(here);
+        client.send(kind::CALL, b"no JSON").await.unwrap();
+        let (end, payload) = client.recv().await.unwrap().unwrap();
+        assert_eq!(end, kind::END);
+        assert!(String::from_utf8_lossy(&payload).contains("unreadable call"));
+        client
+            .send(kind::CALL, &[0; 100_000])
+            .await
+            .expect("the broker is there until we have gone");
+        drop(client);
+        server.await.unwrap();
     }
 }
