@@ -9,6 +9,8 @@
 mod admission;
 #[path = "kueue/eviction.rs"]
 mod eviction;
+#[path = "kueue/topology.rs"]
+mod topology;
 #[path = "kueue/writers.rs"]
 mod writers;
 
