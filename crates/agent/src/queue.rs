@@ -24,7 +24,6 @@ mod shrink;
 pub mod slurm;
 mod spools;
 mod steps;
-mod store;
 mod table;
 mod talk;
 mod tally;

@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(end, kind::END);
         assert!(String::from_utf8_lossy(&payload).contains("unreadable call"));
         client
-            .send(kind::CALL, &[0; 100_000])
+            .send(kind::CALL, &vec![0; 100_000])
             .await
             .expect("the broker is there until we have gone");
         drop(client);

@@ -1,8 +1,11 @@
 //! A dump that is put into an empty queue.
 
-use super::{Command, Keeper, Keeping, refused, settings};
+use super::Keeper;
+use super::asked::{Closed, Command, Keeping};
+use super::durable::refused;
+use super::nodes::Nodes;
+use super::opening::settings;
 use crate::logs::chain;
-use crate::queue::keeper::nodes::Nodes;
 use crate::queue::protocol::Put;
 use quorate_queue::{JobId, Queue, Restored, Time};
 use tokio::sync::oneshot;
@@ -19,7 +22,7 @@ impl Keeping {
         let (reply, answer) = oneshot::channel();
         let command = Command::Restore(Box::new(Restore { dump, reply }));
         self.tell(command).await.map_err(|closed| closed.to_string())?;
-        answer.await.unwrap_or_else(|_| Err(super::Closed.to_string()))
+        answer.await.unwrap_or_else(|_| Err(Closed.to_string()))
     }
 }
 
