@@ -11,6 +11,7 @@
 )]
 
 #[path = "../../slurm/tests/live/lab.rs"]
+#[allow(dead_code, reason = "the test of sacct needs accounts as well")]
 mod lab;
 #[path = "cluster/pods.rs"]
 #[allow(dead_code, reason = "the other tests of pods need the rest")]

@@ -9,6 +9,7 @@
 )]
 
 #[path = "../tests/live/lab.rs"]
+#[allow(dead_code, reason = "tests need accounts as well")]
 mod lab;
 
 use std::io::{Read, Write};

@@ -1,5 +1,9 @@
 //! A Slurm of this machine's packages, on loopback, in a folder of its own: munged, slurmctld and three
-//! slurmd, without a database. It ends with its jobs when it is dropped.
+//! slurmd; and, if it is to keep accounts, slurmdbd with a database. It ends with its jobs when it is
+//! dropped.
+
+#[path = "accounts.rs"]
+mod accounts;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -30,8 +34,23 @@ pub(crate) fn missing() -> Option<String> {
     (!root).then(|| "slurmd needs root".to_owned())
 }
 
+/// Why there can be no Slurm with accounts here: `None` if there can.
+pub(crate) fn missing_with_accounts() -> Option<String> {
+    missing().or_else(accounts::missing)
+}
+
 impl Lab {
+    /// A Slurm that forgets jobs.
     pub(crate) fn start() -> Self {
+        Self::with(false)
+    }
+
+    /// A Slurm that answers to sacct.
+    pub(crate) fn start_with_accounts() -> Self {
+        Self::with(true)
+    }
+
+    fn with(accounts: bool) -> Self {
         let folder = tempfile::Builder::new().prefix("quorate-slurm-").tempdir().unwrap();
         // Jobs of other users read their scripts in it.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -40,7 +59,11 @@ impl Lab {
             fs::create_dir(lab.path(name)).unwrap();
         }
         lab.munge();
-        lab.configure();
+        let ports = free_ports(usize::from(NODES) + 2);
+        lab.configure(&ports, accounts);
+        if accounts {
+            lab.keep_accounts(ports[0]);
+        }
         lab.run("/usr/sbin/slurmctld", &["-D", "-c"]);
         for node in 0..NODES {
             let name = format!("worker-0-{node}");
@@ -76,8 +99,8 @@ impl Lab {
         self.until("munged listens", |lab| lab.path("munge.sock").exists());
     }
 
-    fn configure(&self) {
-        let ports = free_ports(usize::from(NODES) + 1);
+    /// Writes slurm.conf: the first port is slurmdbd's, the second slurmctld's.
+    fn configure(&self, ports: &[u16], accounts: bool) {
         let at = self.folder.path().display();
         let mut text = format!(
             "ClusterName=lab\nSlurmctldHost=localhost\nSlurmctldPort={}\nSlurmUser=root\nSlurmdUser=root\n\
@@ -88,12 +111,22 @@ impl Lab {
              ProctrackType=proctrack/pgid\nTaskPlugin=task/none\nSwitchType=switch/none\n\
              MpiDefault=none\nReturnToService=2\nSchedulerType=sched/backfill\n\
              SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
-             AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none\n\
+             JobAcctGatherType=jobacct_gather/none\n\
              MailProg=/bin/true\nKillWait=1\nSlurmdParameters=config_overrides\nPriorityType=priority/basic\n",
-            ports[0]
+            ports[1]
         );
+        if accounts {
+            let _ = writeln!(
+                text,
+                "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=localhost\n\
+                 AccountingStoragePort={}\nAccountingStoragePass={at}/munge.sock",
+                ports[0]
+            );
+        } else {
+            text += "AccountingStorageType=accounting_storage/none\n";
+        }
         for node in 0..NODES {
-            let port = ports[usize::from(node) + 1];
+            let port = ports[usize::from(node) + 2];
             let _ = writeln!(
                 text,
                 "NodeName=worker-0-{node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 \
@@ -109,13 +142,15 @@ impl Lab {
         let mut command = Command::new(program);
         // What the caller has of another Slurm, or of a job, is not this one's.
         for (name, _) in std::env::vars() {
-            let other = ["SLURM", "SBATCH_", "SQUEUE_", "SINFO_", "SALLOC_"];
+            let other = ["SLURM", "SBATCH_", "SQUEUE_", "SINFO_", "SACCT", "SALLOC_"];
             if other.iter().any(|start| name.starts_with(start)) {
                 command.env_remove(name);
             }
         }
         command
             .env("SLURM_CONF", self.path("slurm.conf"))
+            // Where the database's clients look for it: slurmdbd cannot be told otherwise.
+            .env("MYSQL_UNIX_PORT", self.path("database.sock"))
             .env("TZ", "UTC")
             .env("LC_ALL", "C.UTF-8")
             .current_dir(self.path("work"))

@@ -1,9 +1,8 @@
 //! Our output against that of the Slurm of this machine, for the same facts at the same moment.
 //!
-//! Starts Debian's Slurm (`apt-get install slurm-wlm munge`, as `.ci/run` does) on loopback, brings jobs
+//! Starts Debian's Slurm (`apt-get install slurm-wlm munge slurmdbd mariadb-server-core`, as `.ci/run` does) on loopback, brings jobs
 //! into many states, and asks both. In continuous integration it must be there; elsewhere the test says
-//! that it is missing. What sacct prints is held by recordings alone (`tests/real`): slurmdbd needs a
-//! database server.
+//! that it is missing. It keeps accounts (slurmdbd and a database of its own), so that sacct answers too.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,16 +11,18 @@
     reason = "a test says by a panic what is wrong, and prints the logs of what it started"
 )]
 
+mod accounting;
+#[allow(dead_code, reason = "other tests need a Slurm without accounts")]
 mod lab;
 #[path = "../real/said.rs"]
 mod said;
 
 use lab::Lab;
 use quorate_slurm::calendar::Clock;
-use quorate_slurm::facts::{Answer, View};
+use quorate_slurm::facts::{Answer, Cluster, View};
 use quorate_slurm::options::{Context, Input, OptionError, Settings, Tool, parse, wanted};
 use quorate_slurm::scontrol::Order;
-use quorate_slurm::{scontrol, sinfo, squeue};
+use quorate_slurm::{sacct, scontrol, sinfo, squeue};
 use said::commands;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -40,7 +41,7 @@ const BEFORE: &[&str] = &[
     "srun -N2 -n3 --mem=10 -J steps|hostname",
 ];
 const AFTER: &[&str] = &[
-    "sbatch -N2 -n4 -t 30 --mem=100 -J relaxation-of-water --wrap|srun -n2 sleep 600",
+    "sbatch -N2 -n4 -t 30 --no-requeue --mem=100 -J relaxation-of-water --wrap|srun -n2 sleep 600",
     "sbatch -a 0-7%2 -t 10 --mem=10 -J sweep -p short --wrap|sleep 600",
     "sbatch -N3 --exclusive -t 1:00:00 -J big --mem=10 --wrap|true",
     "sbatch -n1 -c 3 -t 1-0 -J behind --mem=10 --nice=50 --wrap|true",
@@ -147,7 +148,8 @@ fn facts(lab: &Lab) -> BTreeMap<String, String> {
     {
         facts.insert(name.to_owned(), lab.ask(&["scontrol", "show", entity]));
     }
-    facts.insert("accounted".to_owned(), String::new());
+    let (name, words) = commands().into_iter().find(|(name, _)| name == "accounted").unwrap();
+    facts.insert(name, lab.ask(&words.iter().map(String::as_str).collect::<Vec<_>>()));
     facts
 }
 
@@ -161,6 +163,7 @@ fn ours(words: &[String], view: &View<'_>) -> Answer {
     match command.as_str() {
         "squeue" => squeue(rest, view),
         "sinfo" => sinfo(rest, view),
+        "sacct" => sacct(rest, view),
         _ => match scontrol(rest, view) {
             Order::Say(answer) => answer,
             order => panic!("{words:?} is an order: {order:?}"),
@@ -168,24 +171,61 @@ fn ours(words: &[String], view: &View<'_>) -> Answer {
     }
 }
 
-/// Both answers, at a moment at which nothing changed meanwhile.
-fn both(lab: &Lab, words: &[String]) -> (String, String) {
-    let start = Instant::now();
-    let plain: Vec<&str> = words.iter().map(String::as_str).collect();
-    while start.elapsed() < Duration::from_mins(1) {
-        let (now, before) = (seconds(), facts(lab));
-        let theirs = lab.ask(&plain);
-        if still(&before) != still(&facts(lab)) || seconds() != now {
-            continue;
-        }
-        let host = lab.ask(&["hostname"]).trim().to_owned();
-        let cluster = said::cluster(&before, &host);
+/// What differs between both answers to command lines, which are asked while nothing changes; of those by
+/// `chance` lines may come in any order.
+fn differences(lab: &Lab, asked: &[(Vec<String>, bool)]) -> Vec<String> {
+    let host = lab.ask(&["hostname"]).trim().to_owned();
+    let mut different = Vec::new();
+    // Few enough that they are asked in a moment.
+    for some in asked.chunks(12) {
+        let start = Instant::now();
+        let (cluster, answers) = loop {
+            assert!(
+                start.elapsed() < Duration::from_mins(1),
+                "the facts of {some:?} never stood still for as long as it takes to ask"
+            );
+            let before = facts(lab);
+            let answers: Vec<_> =
+                some.iter().map(|(words, _)| within_a_second(lab, words)).collect();
+            if still(&before) == still(&facts(lab)) {
+                break (said::cluster(&before, &host), answers);
+            }
+        };
         let environment = BTreeMap::new();
-        let clock = Clock { now, offset: 0 };
-        let view = View { cluster: &cluster, clock, environment: &environment, user: "root" };
-        return (ours(words, &view).output, theirs);
+        for ((words, chance), (now, theirs)) in some.iter().zip(answers) {
+            let clock = Clock { now, offset: 0 };
+            let view = View { cluster: &cluster, clock, environment: &environment, user: "root" };
+            let ours = ours(words, &view).output;
+            different.extend(difference(words, ours, theirs, *chance));
+        }
     }
-    panic!("the facts of {words:?} never stood still for as long as it takes to ask");
+    different
+}
+
+/// What Slurm says, and the second in which it said so.
+fn within_a_second(lab: &Lab, words: &[String]) -> (i64, String) {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    loop {
+        let now = seconds();
+        let theirs = lab.ask(&words);
+        if seconds() == now {
+            return (now, theirs);
+        }
+    }
+}
+
+fn difference(words: &[String], ours: String, theirs: String, chance: bool) -> Option<String> {
+    let (ours, theirs) = if chance { (sorted(&ours), sorted(&theirs)) } else { (ours, theirs) };
+    if ours == theirs {
+        return None;
+    }
+    let first = ours.lines().zip(theirs.lines()).find(|(a, b)| a != b);
+    let (ours, theirs) = first.unwrap_or((ours.as_str(), theirs.as_str()));
+    Some(format!("{words:?}\n ours   {ours:?}\n theirs {theirs:?}"))
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
 }
 
 fn sorted(text: &str) -> String {
@@ -211,34 +251,43 @@ const WRONG: &[&str] = &[
 
 #[test]
 fn the_slurm_of_this_machine_prints_what_we_print() {
-    if let Some(reason) = lab::missing() {
+    if let Some(reason) = lab::missing_with_accounts() {
         assert!(std::env::var_os("CI").is_none(), "{reason}");
         println!("nothing was compared: {reason}");
         return;
     }
-    let lab = Lab::start();
-    let mut different = Vec::new();
+    let lab = Lab::start_with_accounts();
     jobs(&lab);
-    let mut compared = 0;
-    for (name, words) in commands() {
-        if words[0] == "sacct" || name == "steps" {
-            continue;
-        }
-        let (ours, theirs) = both(&lab, &words);
-        compared += 1;
-        // sinfo asks for its partitions in threads: which of them stands first for a node is chance.
-        let (ours, theirs) = if name.starts_with("sinfo-node") && name != "sinfo-noheader" {
-            (sorted(&ours), sorted(&theirs))
-        } else {
-            (ours, theirs)
-        };
+    accounting::limit(&lab);
+    accounting::settled(&lab);
+    let shown = |(name, _): &(String, _)| !matches!(name.as_str(), "steps" | "accounted");
+    // sinfo asks for its partitions in threads: which of them stands first for a node is chance.
+    let chance = |name: &str| name.starts_with("sinfo-node") || name.starts_with("sacct");
+    let recorded = commands().into_iter().filter(shown);
+    let recorded = recorded.map(|(name, words)| (words, chance(&name)));
+    // Which job stands first is chance too: the database has them in the order in which it heard of them.
+    let accounts: Vec<_> = accounting::LINES.iter().map(|line| (words(line), true)).collect();
+    let asked: Vec<_> = recorded.chain(accounts.clone()).collect();
+    let mut different = differences(&lab, &asked);
+    accounting::end(&lab);
+    accounting::settled(&lab);
+    different.extend(differences(&lab, &accounts));
+    // After the jobs: some refusals use up a number.
+    for line in accounting::WRONG {
+        let asked = words(line);
+        let theirs = lab.output(&asked.iter().map(String::as_str).collect::<Vec<_>>());
+        let (cluster, environment) = (Cluster::default(), BTreeMap::new());
+        let clock = Clock { now: seconds(), offset: 0 };
+        let view = View { cluster: &cluster, clock, environment: &environment, user: "root" };
+        let ours = ours(&asked, &view);
+        // Where we know a way out, a second line says it.
+        let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        let ours = (first(&ours.errors), Some(i32::from(ours.code)));
+        let theirs = (first(&String::from_utf8(theirs.stderr).unwrap()), theirs.status.code());
         if ours != theirs {
-            let lines = ours.lines().zip(theirs.lines()).find(|(a, b)| a != b);
-            let (ours, theirs) = lines.unwrap_or((ours.as_str(), theirs.as_str()));
-            different.push(format!("{name}: {words:?}\n ours   {ours:?}\n theirs {theirs:?}"));
+            different.push(format!("{line}\n ours   {ours:?}\n theirs {theirs:?}"));
         }
     }
-    // After the jobs: some refusals use up a number.
     for line in WRONG.iter().chain(VALUES) {
         let mut words: Vec<&str> = line.split(' ').collect();
         let value = VALUES.contains(line);
@@ -265,5 +314,5 @@ fn the_slurm_of_this_machine_prints_what_we_print() {
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
-    assert!(compared > 30, "only {compared} were compared");
+    assert!(asked.len() > 80, "only {} were compared", asked.len());
 }
