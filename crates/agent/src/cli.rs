@@ -7,9 +7,9 @@ use crate::hosts::verb::HostsArgs;
 use crate::job::arguments::{ExecArgs, RunArgs};
 use crate::launcher::Launcher;
 use crate::queue::arguments::{
-    AllocArgs, AttachArgs, BatchArgs, CancelArgs, EventsArgs, HoldArgs, InfoArgs, JobsArgs,
-    KillArgs, PurgeArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs, UpdateArgs,
-    WaitArgs,
+    AllocArgs, AttachArgs, BatchArgs, CancelArgs, EventsArgs, FetchArgs, HoldArgs, InfoArgs,
+    JobsArgs, KillArgs, PurgeArgs, QueueVerb, ReleaseArgs, RequeueArgs, ResourceVerb, SubmitArgs,
+    UpdateArgs, WaitArgs, WithFilesArgs,
 };
 use crate::queue::by_rank::ByRankArgs;
 use crate::queue::top::TopArgs;
@@ -81,6 +81,7 @@ enum Verb {
     Info(InfoArgs),
     Attach(AttachArgs),
     Wait(WaitArgs),
+    Fetch(FetchArgs),
     Cancel(CancelArgs),
     #[command(visible_alias = "signal")]
     Kill(KillArgs),
@@ -103,6 +104,8 @@ enum Verb {
     Work(WorkArgs),
     #[command(hide = true)]
     SubmitScript(ScriptArgs),
+    #[command(hide = true)]
+    WithFiles(WithFilesArgs),
     Top(TopArgs),
     Tree(instance::tree::Args),
     Proxy(instance::proxy::Args),
@@ -150,6 +153,8 @@ impl Cli {
             Verb::Info(args) => args.run(),
             Verb::Attach(args) => args.run(),
             Verb::Wait(args) => args.run(),
+            Verb::Fetch(args) => args.run(),
+            Verb::WithFiles(args) => args.run(),
             Verb::Cancel(args) => args.run(),
             Verb::Kill(args) => args.run(),
             Verb::Hold(args) => args.run(),

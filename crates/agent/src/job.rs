@@ -15,6 +15,7 @@ pub mod arguments;
 pub mod client;
 pub mod front;
 pub mod held;
+pub mod kept;
 pub mod leader;
 pub mod member;
 pub mod protocol;

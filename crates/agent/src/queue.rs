@@ -14,6 +14,7 @@ pub mod arguments;
 pub mod by_rank;
 mod client;
 mod facts;
+mod fetch;
 pub mod flux;
 mod keeper;
 mod output;
@@ -44,6 +45,7 @@ pub(crate) use steps::{Steps, ask_instance};
 pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
     let keeping = (overlay.rank() == 0).then(|| keeper::start(jobs.clone(), overlay.clone()));
     verbs::register(jobs, overlay, keeping.as_ref(), services);
+    fetch::register(jobs, overlay, services);
     if let Some(keeping) = keeping {
         service::register(&keeping, services);
         let claims = keeping.clone();
@@ -65,12 +67,21 @@ pub fn parcels(overlay: &Overlay) -> Parcels {
     Parcels::beside(&keeper::directory(overlay))
 }
 
-/// What a verb does to a job for which files were sent: they travel with it, and its tasks start among
-/// them unless a directory was named.
+/// What a verb does to a job for which files were sent along with the verb.
 fn with_files(spec: &mut quorate_queue::Jobspec, directory_named: bool) {
     let Ok(parcel) = std::env::var(quorate_contract::outside::PARCEL_VARIABLE) else { return };
+    has_files(spec, parcel, directory_named);
+}
+
+/// A parcel travels with a job, and its tasks start among its files unless a directory was named.
+fn has_files(spec: &mut quorate_queue::Jobspec, parcel: String, directory_named: bool) {
     spec.options.insert(runner::FILES.to_owned(), parcel);
     if !directory_named {
         spec.directory.clear();
     }
+}
+
+/// A job's own directory is kept for a while when it has ended.
+fn keeps_files(spec: &mut quorate_queue::Jobspec) {
+    spec.options.insert(runner::KEEP_FILES.to_owned(), String::new());
 }

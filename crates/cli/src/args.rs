@@ -6,7 +6,7 @@ mod place;
 mod queue;
 
 pub use place::{Place, Reach, called_as_plugin};
-pub use queue::{QueueArgs, QueueVerb};
+pub use queue::{FetchArgs, QueueArgs, QueueVerb};
 
 use crate::refusal::Refusal;
 use crate::verbs::wanted::is_file_name;

@@ -33,7 +33,7 @@ pub use launch::run;
 pub use list::ls;
 pub use logs::logs;
 pub use objects::{delete, wait};
-pub use outside::{Errand, queue};
+pub use outside::{Errand, Sink, queue};
 
 use anyhow::Context as _;
 

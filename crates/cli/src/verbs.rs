@@ -51,7 +51,7 @@ pub fn run(cli: Cli) -> anyhow::Result<i32> {
         Verb::Wait(args) => state::wait(&args),
         Verb::Delete(args) if on_kubernetes(&args.place) => kubernetes::delete(&args, loudness),
         Verb::Delete(args) => delete::run(&args, loudness),
-        Verb::Queue(verb) => queue::run(&verb, on_kubernetes(&verb.parts().1.place), loudness),
+        Verb::Queue(verb) => queue::run(&verb, on_kubernetes(verb.place()), loudness),
         Verb::Validate(args) => objects::validate(&args, loudness),
         Verb::Plan(args) => objects::plan(&args),
         Verb::Doctor(args) => doctor::run(&args),

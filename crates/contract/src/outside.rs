@@ -18,12 +18,13 @@ const HEAD: usize = 5;
 
 /// Verbs of the agent that are run for somebody outside: those of the queue. What they start may be
 /// anything, so this list is an interface and protects nothing.
-pub const VERBS: [&str; 26] = [
+pub const VERBS: [&str; 27] = [
     "alloc",
     "attach",
     "batch",
     "cancel",
     "events",
+    "fetch",
     "hold",
     "hosts",
     "info",

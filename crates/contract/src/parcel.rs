@@ -5,6 +5,11 @@
 //! one program and unpacked by another, so that whoever unpacks it checks all of it.
 //!
 //! Entry: length of its head (u32, big endian), head (JSON of [`Entry`]), content of a file.
+//!
+//! Files that come back ([`stream`]) are in the same form, with a head of their own in front; they have
+//! no bound and are never whole in memory.
+
+pub mod stream;
 
 use serde::{Deserialize, Serialize};
 
@@ -112,16 +117,13 @@ impl Packer {
         if self.entries.len() >= ENTRIES {
             return Err(ParcelError::TooMany);
         }
-        let head = serde_json::to_vec(&entry).expect("plain data always serializes");
-        if (self.bytes.len() + 4 + head.len() + content.len()) as u64 > LIMIT {
+        let head = stream::head(&entry);
+        if (self.bytes.len() + head.len() + content.len()) as u64 > LIMIT {
             return Err(ParcelError::TooLarge);
         }
         if !self.entries.insert(entry.path.clone()) {
             return Err(ParcelError::Twice(entry.path));
         }
-        let length =
-            u32::try_from(head.len()).expect("a name of at most 4095 bytes has a short head");
-        self.bytes.extend_from_slice(&length.to_be_bytes());
         self.bytes.extend_from_slice(&head);
         self.bytes.extend_from_slice(content);
         Ok(())

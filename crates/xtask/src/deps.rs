@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("quorate-slurm", &["quorate-hostlist", "quorate-queue"]),
     ("quorate-plan", &["quorate-api", "quorate-contract", "quorate-hostlist"]),
     ("quorate-tls", &["quorate-contract"]),
+    ("quorate-parcel", &["quorate-contract"]),
     (
         "quorate-controller",
         &[
@@ -37,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "quorate-contract",
             "quorate-hostlist",
             "quorate-overlay",
+            "quorate-parcel",
             "quorate-pmi",
             "quorate-queue",
             "quorate-slurm",
@@ -52,6 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "quorate-hostlist",
             "quorate-observe",
             "quorate-overlay",
+            "quorate-parcel",
             "quorate-plan",
             "quorate-slurm",
         ],

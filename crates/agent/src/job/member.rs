@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// In a job's directory: the files that were sent along with it.
-const FILES: &str = "files";
+pub(super) const FILES: &str = "files";
 
 /// Time between SIGTERM and SIGKILL when the leader is lost.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ pub(super) async fn serve(
     let mut pod = Tasks {
         jobs,
         overlay,
-        dir: overlay.settings().run_dir.join(format!("job-{}", launch.job)),
+        dir: directory_of(overlay, launch.job),
         launch,
         node,
         ranks,
@@ -173,6 +173,11 @@ async fn at(time: Option<Instant>) {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
+}
+
+/// The directory of a job that was started under a number.
+pub(super) fn directory_of(overlay: &Overlay, job: u64) -> std::path::PathBuf {
+    overlay.settings().run_dir.join(format!("job-{job}"))
 }
 
 /// The next message of the leader, `None` when it has ended the job; for ever nothing when there is no

@@ -182,6 +182,9 @@ pub struct Command {
     /// parcel; without `cwd` its tasks start there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
+    /// That directory is kept for a while when the job has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_files: bool,
 }
 
 /// A script that is run by the interpreter that it names.

@@ -3,7 +3,7 @@
 //! Owns: the tables by which channels, casts and questions find their job. It must not decide
 //! anything about a job.
 
-use super::{front, held, leader, member, protocol};
+use super::{front, held, kept, leader, member, protocol};
 use crate::broker::{Channel, Overlay, Services};
 use crate::launch::affinity::Allowance;
 use crate::launch::environment::Variables;
@@ -185,6 +185,7 @@ impl Jobs {
 
     /// Adds the services of leader, member and front.
     pub fn register(&self, overlay: &Overlay, services: &mut Services) {
+        kept::look_after(&overlay.settings().run_dir);
         let (jobs, node) = (self.clone(), overlay.clone());
         services.on_channel(protocol::RUN, move |channel| {
             leader::serve(jobs.clone(), node.clone(), channel)
@@ -389,6 +390,31 @@ impl Jobs {
         if let Some(ended) = ended {
             tables.past.push(ended);
         }
+    }
+
+    /// Waits until nothing of a job of the queue runs here.
+    pub async fn settled(&self, queued: u64) {
+        let here: Vec<watch::Receiver<()>> = {
+            let tables = self.tables();
+            let of_it = tables.members.values().filter(|member| member.queued == Some(queued));
+            of_it.map(|member| member.here.subscribe()).collect()
+        };
+        for mut member in here {
+            while member.changed().await.is_ok() {}
+        }
+    }
+
+    /// The directory here with the files that were sent along with a job of the queue, while it runs or as
+    /// long as they are kept.
+    pub fn files_of(&self, overlay: &Overlay, queued: u64) -> Option<PathBuf> {
+        let runs = {
+            let tables = self.tables();
+            let of_it = tables.members.iter().filter(|(_, member)| member.queued == Some(queued));
+            of_it.map(|(number, _)| *number).max()
+        };
+        let running = runs.map(|number| member::directory_of(overlay, number).join(member::FILES));
+        let kept = kept::directory(&overlay.settings().run_dir, queued);
+        running.into_iter().chain([kept]).find(|dir| dir.is_dir())
     }
 
     /// What this broker has of jobs that outlive their leader.

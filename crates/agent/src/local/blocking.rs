@@ -1,5 +1,6 @@
-//! The answering side of the local socket for a process without an async runtime. It takes one
-//! call at a time, each with a time limit, so that no client can hold the process up for long.
+//! The local socket for a process without an async runtime. The answering side takes one call at a time,
+//! each with a time limit, so that no client can hold the process up for long; the asking side is for a
+//! client whose call is to last as long as its process, whatever that becomes.
 
 use super::connection::{End, Hello, LocalError};
 use super::frame::{self, Frames};
@@ -48,6 +49,54 @@ pub fn take(listener: &UnixListener) -> Option<(Hello, Answer)> {
     let (kind::CALL, payload) = first(&mut stream).ok()?? else { return None };
     let hello = serde_json::from_slice(&payload).ok()?;
     Some((hello, Answer { stream }))
+}
+
+/// A call of this process.
+#[derive(Debug)]
+pub struct Caller {
+    stream: UnixStream,
+    frames: Frames,
+}
+
+impl Caller {
+    /// Opens a call.
+    pub fn connect(path: &Path, hello: &Hello) -> Result<Self, LocalError> {
+        let stream = UnixStream::connect(path)
+            .map_err(|source| LocalError::Connect { path: path.to_owned(), source })?;
+        let mut caller = Self { stream, frames: Frames::default() };
+        let text = serde_json::to_vec(hello).map_err(LocalError::Unreadable)?;
+        caller.send(kind::CALL, &text)?;
+        Ok(caller)
+    }
+
+    /// Sends a frame.
+    pub fn send(&mut self, kind: u8, payload: &[u8]) -> Result<(), LocalError> {
+        let head = frame::head(kind, payload.len())?;
+        self.stream.write_all(&head).map_err(LocalError::Broken)?;
+        self.stream.write_all(payload).map_err(LocalError::Broken)
+    }
+
+    /// The next frame; `None` when the broker has closed.
+    pub fn recv(&mut self) -> Result<Option<(u8, Bytes)>, LocalError> {
+        let mut piece = [0; 4096];
+        loop {
+            if let Some(frame) = self.frames.next()? {
+                return Ok(Some(frame));
+            }
+            match self.stream.read(&mut piece).map_err(LocalError::Broken)? {
+                0 => return Ok(None),
+                count => self.frames.room().extend_from_slice(&piece[..count]),
+            }
+        }
+    }
+
+    /// The call goes on in the program that this process becomes.
+    pub fn outlives_exec(self) -> io::Result<()> {
+        nix::fcntl::fcntl(&self.stream, nix::fcntl::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+        // Closed by the kernel at the end of the process.
+        let _ = std::os::fd::IntoRawFd::into_raw_fd(self.stream);
+        Ok(())
+    }
 }
 
 fn first(stream: &mut UnixStream) -> Result<Option<(u8, Bytes)>, LocalError> {

@@ -6,6 +6,7 @@
 use super::protocol::{QUEUE, Question, Session, Submit, Taken, kind};
 use super::talk::{PART, Whole};
 use super::verbs::Asked;
+use crate::local::blocking::Caller;
 use crate::local::{self, Connection, End, Hello, LocalError, connect};
 use crate::query::block_on;
 use anyhow::Context;
@@ -121,6 +122,53 @@ pub(super) fn send<T: DeserializeOwned>(
         }
         Err(LocalError::NoEnd.into())
     })?
+}
+
+/// Files that the launcher keeps for jobs of this client, until this is dropped or a job has them.
+#[derive(Debug)]
+pub(super) struct KeptFiles {
+    call: Caller,
+    /// Their name.
+    pub(super) name: String,
+}
+
+impl KeptFiles {
+    /// Sends a parcel; gives what it is kept as, or the code and the words of the refusal.
+    pub(super) fn send(socket: &Path, parcel: &[u8]) -> Result<Self, (i32, String)> {
+        let failed =
+            |error: LocalError| (exit::UNAVAILABLE, format!("{:#}", anyhow::Error::from(error)));
+        let hello = hello(&Question::Keep, Own::default());
+        let mut call = Caller::connect(socket, &hello).map_err(failed)?;
+        for piece in parcel.chunks(PART).chain([&[][..]]) {
+            // Why it is not taken is still to be read.
+            if call.send(kind::ASK, piece).is_err() {
+                break;
+            }
+        }
+        while let Some((kind, payload)) = call.recv().map_err(failed)? {
+            match kind {
+                kind::ANSWER => {
+                    let name = serde_json::from_slice(&payload);
+                    let name = name.map_err(|error| (exit::INTERNAL, error.to_string()))?;
+                    return Ok(Self { call, name });
+                }
+                local::kind::END => {
+                    let end: Result<End, _> = serde_json::from_slice(&payload);
+                    let End { code, error } =
+                        end.map_err(|error| (exit::INTERNAL, error.to_string()))?;
+                    return Err((code, error.unwrap_or_else(|| "the files were refused".into())));
+                }
+                _ => {}
+            }
+        }
+        Err(failed(LocalError::NoEnd))
+    }
+
+    /// They are kept for the program that this process becomes.
+    pub(super) fn outlive_exec(self) -> std::io::Result<String> {
+        self.call.outlives_exec()?;
+        Ok(self.name)
+    }
 }
 
 /// A connection on which one submission follows another.

@@ -129,6 +129,12 @@ pub enum Question {
     Slurm(Box<CommandLine>),
     /// The variables by which Slurm's names know a job that has its nodes: a map.
     SlurmVariables(JobId),
+    /// Files of a job: pieces of a stream of them (`contract::parcel::stream`).
+    Files(FilesWanted),
+    /// Keeps files for jobs that the client will submit: a parcel (`contract::parcel`) in pieces as messages
+    /// of kind [`kind::ASK`], then an empty one. Its name, which is a text; when the client goes, it is given
+    /// up unless a job has it.
+    Keep,
     /// Takes submissions on the same connection, each as a message of kind [`kind::ASK`] with JSON of a
     /// [`Submit`], and answers them in order, each once it is durable.
     Session(Session),
@@ -146,6 +152,23 @@ pub struct Put {
     pub begun_again: Vec<JobId>,
     /// The number of the next job.
     pub next: JobId,
+}
+
+/// Which files of a job are wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FilesWanted {
+    /// The job.
+    pub job: JobId,
+    /// The task in whose pod they are looked for.
+    #[serde(default)]
+    pub rank: u32,
+    /// Patterns, relative to the job's directory there; none is the files of its output, on the launcher.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// What was kept of the job there for this is not needed any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub release: bool,
 }
 
 /// What the submissions of a session share.

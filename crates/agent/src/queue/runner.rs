@@ -42,6 +42,9 @@ const MESSAGES: usize = 16;
 /// The option of a job that has files of its own: the name of their parcel.
 pub(super) const FILES: &str = "files";
 
+/// The option of a job whose own directory is kept for a while when it has ended.
+pub(super) const KEEP_FILES: &str = "keep-files";
+
 /// The option of a job that takes so many milliseconds and starts nothing.
 const SIMULATE: &str = "simulate";
 
@@ -339,7 +342,7 @@ impl Runner {
 }
 
 /// A file of a job, relative to its directory.
-fn in_directory(job: &Job, template: &str) -> PathBuf {
+pub(super) fn in_directory(job: &Job, template: &str) -> PathBuf {
     let directory = PathBuf::from(text::decode(&job.spec().directory));
     directory.join(text::decode(&job.filled(template)))
 }
@@ -398,6 +401,7 @@ fn request(job: &Job, config: &AgentConfig) -> Result<Request, String> {
             terminal: option(TERMINAL).and_then(|size| size.parse().ok()),
             script: None,
             files: option(FILES).map(str::to_owned),
+            keep_files: option(KEEP_FILES).is_some(),
         },
         place: Where::Allotted(shares(job, |part| part.tasks)),
         no_kill: option("no-kill").is_some(),
@@ -437,6 +441,7 @@ fn instance(job: &Job, config: &AgentConfig) -> Result<Request, String> {
             cwd_required: spec.options.get("cwd").map(String::as_str) == Some("required"),
             mpi: "pmi1".to_owned(),
             files: spec.options.get(FILES).cloned(),
+            keep_files: spec.options.contains_key(KEEP_FILES),
             stdin: if spec.streams.input.is_some() { Stdin::First } else { Stdin::None },
             ..protocol::Command::default()
         },
@@ -457,9 +462,16 @@ fn keeps(job: &Job) -> Option<Stamp> {
 
 /// The broker of each rank of a job that outlives this one.
 fn by_rank(request: &Request) -> Vec<u32> {
-    let (Some(_), Where::Allotted(shares)) = (request.keeps, &request.place) else {
-        return Vec::new();
-    };
+    if request.keeps.is_some() { brokers(request) } else { Vec::new() }
+}
+
+/// The broker of each task of a job: of each node, if it is a nested instance. None before it has nodes.
+pub(super) fn brokers_of(job: &Job, config: &AgentConfig) -> Result<Vec<u32>, String> {
+    request(job, config).map(|request| brokers(&request))
+}
+
+fn brokers(request: &Request) -> Vec<u32> {
+    let Where::Allotted(shares) = &request.place else { return Vec::new() };
     let brokers = shares.iter().map(|share| (share.broker, share.tasks)).collect();
     let placement = Placement { brokers, distribution: request.command.distribution };
     let mut by_rank = vec![0; placement.tasks() as usize];

@@ -4,6 +4,7 @@
 
 mod attach;
 mod dump;
+mod files;
 
 use super::facts;
 use super::keeper::{Closed, Keeping, OWN};
@@ -198,6 +199,8 @@ async fn answer(
         }
         Question::Dump => dump::dump(keeping, say).await,
         Question::Restore => dump::restore(keeping, hear, say).await,
+        Question::Files(wanted) => files::give(keeping, wanted, say).await,
+        Question::Keep => files::keep(keeping, hear, say).await,
         Question::Session(shared) => session(keeping, opening, &shared, hear, say).await,
     }
 }

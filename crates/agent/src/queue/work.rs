@@ -37,7 +37,7 @@ impl WorkArgs {
         let text = std::fs::read(&self.config).with_context(|| format!("cannot read {shown}"))?;
         let config = AgentConfig::parse(&text)?;
         let submitted = match &config.program {
-            Program::Script { text } => script(text, None, &[], &[]),
+            Program::Script { text } => script(text),
             Program::Jobs { jobs } => self::jobs(jobs),
             Program::None | Program::Command { .. } | Program::Parallel(_) => {
                 anyhow::bail!("the program of {shown} is no work for the queue")
@@ -72,6 +72,12 @@ pub struct ScriptArgs {
     /// Show its output until its end; exits with the job's code
     #[arg(long)]
     watch: bool,
+    /// Wait for its end; exits with the job's code
+    #[arg(long)]
+    wait: bool,
+    /// Keep the directory with the files that travel along for an hour after its end
+    #[arg(long)]
+    keep_files: bool,
     /// What the script is called
     #[arg(long, value_name = "NAME")]
     called: Option<String>,
@@ -88,7 +94,13 @@ impl ScriptArgs {
     pub fn run(&self) -> anyhow::Result<i32> {
         let text =
             std::io::read_to_string(std::io::stdin().lock()).context("cannot read the script")?;
-        let ids = match script(&text, self.called.as_deref(), &self.words, &self.argument) {
+        let read = slurm::script(&text, self.called.as_deref(), &self.words, &self.argument);
+        let ids = match read.and_then(|(mut spec, copies)| {
+            if self.keep_files {
+                super::keeps_files(&mut spec);
+            }
+            submit(spec, copies)
+        }) {
             Ok(ids) => ids,
             Err(refused) => {
                 sys::complain(&refused);
@@ -97,6 +109,11 @@ impl ScriptArgs {
         };
         for id in &ids {
             super::arguments::print(&format!("{id}\n"))?;
+        }
+        if self.wait && !self.watch {
+            let jobs = Selection { ids, ..Selection::default() };
+            let question = Question::Wait { jobs, tell: false };
+            return client::ask(&socket(), &client::hello(&question, Own::default()), |_| Ok(()));
         }
         if !self.watch {
             return Ok(exit::OK);
@@ -144,13 +161,8 @@ fn socket() -> PathBuf {
 }
 
 /// Submits a batch script as sbatch does; its output is this process's unless a directive names a file.
-fn script(
-    text: &str,
-    called: Option<&str>,
-    words: &[String],
-    args: &[String],
-) -> Result<Vec<JobId>, String> {
-    let (spec, copies) = slurm::script(text, called, words, args)?;
+fn script(text: &str) -> Result<Vec<JobId>, String> {
+    let (spec, copies) = slurm::script(text, None, &[], &[])?;
     submit(spec, copies)
 }
 

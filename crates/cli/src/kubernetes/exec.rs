@@ -3,6 +3,7 @@
 //! the broker).
 
 use super::gather::container;
+use super::outside::Sink;
 use super::refuse::Asked;
 use super::session::Session;
 use super::target::{self, Found};
@@ -46,14 +47,16 @@ pub fn shell(args: &ShellArgs) -> anyhow::Result<i32> {
 /// Runs a command, or the image's shell if there is none, where a word points.
 async fn enter(session: &Session, word: Option<&str>, command: &[String]) -> anyhow::Result<i32> {
     let found = target::find(session, word).await?;
-    in_pod(session, &found, command).await
+    in_pod(session, &found, command, None).await
 }
 
-/// Runs a command in the pod that was found; the cluster's launcher, if none was named.
+/// Runs a command in the pod that was found; the cluster's launcher, if none was named. What it writes
+/// goes into the sink, if there is one.
 pub(super) async fn in_pod(
     session: &Session,
     found: &Found,
     command: &[String],
+    sink: Option<Sink<'_>>,
 ) -> anyhow::Result<i32> {
     let pod = running_pod(session, found)?;
     let mut argv = vec![paths::AGENT.to_owned(), "enter".to_owned()];
@@ -61,7 +64,7 @@ pub(super) async fn in_pod(
         argv.push("--".to_owned());
         argv.extend(command.iter().cloned());
     }
-    attached(session, &pod.name, container(pod), argv).await
+    attached(session, &pod.name, container(pod), argv, sink).await
 }
 
 /// The pod that was found, if something runs in it.
@@ -85,8 +88,9 @@ async fn attached(
     pod: &str,
     container: Option<String>,
     argv: Vec<String>,
+    sink: Option<Sink<'_>>,
 ) -> anyhow::Result<i32> {
-    let tty = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let tty = sink.is_none() && io::stdin().is_terminal() && io::stdout().is_terminal();
     let how = AttachParams {
         container,
         stdin: true,
@@ -131,7 +135,19 @@ async fn attached(
     });
     let status = process.take_status();
     let (out, err) = (process.stdout(), process.stderr());
-    let (out, err) = tokio::join!(copy(out, io::stdout()), copy(err, io::stderr()));
+    let copying = async {
+        let (mut to_out, mut to_err) = (written_to(io::stdout()), written_to(io::stderr()));
+        let to_out: Sink<'_> = match sink {
+            Some(sink) => sink,
+            None => &mut to_out,
+        };
+        tokio::try_join!(copy(out, to_out), copy(err, &mut to_err))
+    };
+    let copied = copying.await;
+    if copied.is_err() {
+        // The command is of no use without its reader.
+        process.abort();
+    }
     let status = match status {
         Some(status) => status.await,
         None => None,
@@ -139,7 +155,7 @@ async fn attached(
     typing.abort();
     sizing.abort();
     drop(raw);
-    out.and(err).context("cannot write the command's output")?;
+    copied?;
     if let Err(error) = process.join().await
         && status.is_none()
     {
@@ -234,22 +250,31 @@ fn code(status: Option<&Status>, pod: &str) -> anyhow::Result<i32> {
     })
 }
 
-/// Copies output as it comes. A reader that has left ends the copying, not the command.
-async fn copy(from: Option<impl AsyncRead + Unpin>, mut to: impl io::Write) -> io::Result<()> {
+/// Copies output as it comes.
+async fn copy(from: Option<impl AsyncRead + Unpin>, to: Sink<'_>) -> anyhow::Result<()> {
     let Some(mut from) = from else { return Ok(()) };
     let mut buffer = vec![0; CHUNK];
-    let mut open = true;
     loop {
-        let count = from.read(&mut buffer).await?;
+        let count = from.read(&mut buffer).await.context("cannot read the command's output")?;
         if count == 0 {
             return Ok(());
         }
+        to(&buffer[..count])?;
+    }
+}
+
+/// Writes what comes to a stream of this program. A reader that has left ends the copying, not the
+/// command.
+fn written_to(mut to: impl io::Write) -> impl FnMut(&[u8]) -> anyhow::Result<()> {
+    let mut open = true;
+    move |bytes| {
         if open {
-            match to.write_all(&buffer[..count]).and_then(|()| to.flush()) {
+            match to.write_all(bytes).and_then(|()| to.flush()) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => open = false,
-                other => other?,
+                other => other.context("cannot write the command's output")?,
             }
         }
+        Ok(())
     }
 }
 

@@ -47,8 +47,13 @@ pub struct Errand<'a> {
     pub place: &'a Place,
 }
 
-/// Runs a verb in the launcher of a cluster; gives its exit code.
-pub fn queue(errand: &Errand<'_>, loudness: Loudness) -> anyhow::Result<i32> {
+/// Runs a verb in the launcher of a cluster; gives its exit code. What it writes goes into the sink, if
+/// there is one.
+pub fn queue(
+    errand: &Errand<'_>,
+    sink: Option<Sink<'_>>,
+    loudness: Loudness,
+) -> anyhow::Result<i32> {
     super::block_on(async {
         let session = Session::open(errand.place).await?;
         let found = target::find(&session, Some(errand.cluster)).await?;
@@ -61,7 +66,7 @@ pub fn queue(errand: &Errand<'_>, loudness: Loudness) -> anyhow::Result<i32> {
             .into());
         }
         let no_forward = match open(&session, &found).await? {
-            Way::Open(way) => return converse(*way, errand).await,
+            Way::Open(way) => return converse(*way, errand, sink).await,
             Way::Closed(why) => why,
         };
         if !errand.parcel.is_empty() {
@@ -72,7 +77,7 @@ pub fn queue(errand: &Errand<'_>, loudness: Loudness) -> anyhow::Result<i32> {
         }
         let mut command = vec![paths::AGENT.to_owned()];
         command.extend(errand.words.iter().cloned());
-        let ran = exec::in_pod(&session, &found, &command).await;
+        let ran = exec::in_pod(&session, &found, &command, sink).await;
         ran.map_err(|error| neither(error, &no_forward, &session.namespace))
     })
 }
@@ -118,6 +123,9 @@ enum NoForward {
     #[error("the launcher does not take verbs this way (host network, or an older agent)")]
     Silent,
 }
+
+/// Takes what a verb writes to its standard output, instead of this program's.
+pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> anyhow::Result<()>;
 
 enum Way {
     Open(Box<Channel>),
@@ -201,10 +209,15 @@ async fn next(
 }
 
 /// Lets the verb run with this program's standard streams; a terminal, if there is one at both ends.
-async fn converse(channel: Channel, errand: &Errand<'_>) -> anyhow::Result<i32> {
+async fn converse(
+    channel: Channel,
+    errand: &Errand<'_>,
+    mut sink: Option<Sink<'_>>,
+) -> anyhow::Result<i32> {
     let Channel { pod, stream, mut frames, forward } = channel;
     let (mut input, mut output) = split(stream);
-    let tty = errand.input && io::stdin().is_terminal() && io::stdout().is_terminal();
+    let here = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let tty = errand.input && sink.is_none() && here;
     let terminal = tty.then(|| {
         let (rows, columns) = window();
         Terminal { rows, columns, name: std::env::var("TERM").ok() }
@@ -230,7 +243,10 @@ async fn converse(channel: Channel, errand: &Errand<'_>) -> anyhow::Result<i32> 
     let end: End = loop {
         tokio::select! {
             received = next(&mut input, &mut frames) => match received.map_err(broke)? {
-                Some((kind::OUTPUT, bytes)) => write(io::stdout(), &bytes)?,
+                Some((kind::OUTPUT, bytes)) => match &mut sink {
+                    Some(take) => take(&bytes)?,
+                    None => write(io::stdout(), &bytes)?,
+                },
                 Some((kind::ERROR, bytes)) => write(io::stderr(), &bytes)?,
                 Some((kind::TAKEN, count)) => {
                     under_way -= outside::read_taken(&count).unwrap_or(0).min(under_way);

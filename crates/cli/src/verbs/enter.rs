@@ -4,12 +4,19 @@ use super::targets;
 use crate::agent;
 use crate::args::{ExecArgs, ShellArgs};
 use crate::control::{Answer, Request};
+use crate::kubernetes::Sink;
 use crate::refusal::Refusal;
 use crate::sandbox::{Identity, enter_pod};
 use anyhow::Context as _;
 use quorate_contract::{exit, paths};
+use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 32 << 10;
+
+const AGAIN: &str = "cannot start this program again";
 
 pub(super) fn shell(args: &ShellArgs) -> anyhow::Result<i32> {
     // People at a shell of a local cluster have all names at hand.
@@ -23,14 +30,45 @@ pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<i32> {
 /// Runs a command in the launcher of a cluster, in a process of its own: entering a pod takes a
 /// process without threads.
 pub(super) fn run_in_launcher(cluster: &str, argv: &[String]) -> anyhow::Result<i32> {
-    let this = std::env::current_exe().context("cannot find this program")?;
-    let status = Command::new(this)
-        .args(["exec", "--context=", cluster])
-        .arg("--")
-        .args(argv)
-        .status()
-        .context("cannot start this program again")?;
+    let status = in_launcher(cluster, argv)?.status().context(AGAIN)?;
     Ok(code_of(status))
+}
+
+/// The same, and what it writes goes into a sink. A sink that takes no more ends the command.
+pub(super) fn read_in_launcher(
+    cluster: &str,
+    argv: &[String],
+    input: bool,
+    sink: Sink<'_>,
+) -> anyhow::Result<i32> {
+    let mut command = in_launcher(cluster, argv)?;
+    command.stdout(Stdio::piped());
+    if !input {
+        command.stdin(Stdio::null());
+    }
+    let mut child = command.spawn().context(AGAIN)?;
+    let mut out = child.stdout.take().expect("a pipe was asked for");
+    let mut read = || -> anyhow::Result<()> {
+        let mut bytes = vec![0; CHUNK];
+        loop {
+            match out.read(&mut bytes).context("cannot read what the command writes")? {
+                0 => return Ok(()),
+                count => sink(&bytes[..count])?,
+            }
+        }
+    };
+    let done = read();
+    // Without a reader it has an error at its next write, if it is not over.
+    drop(out);
+    let status = child.wait().context(AGAIN)?;
+    done.map(|()| code_of(status))
+}
+
+fn in_launcher(cluster: &str, argv: &[String]) -> anyhow::Result<Command> {
+    let this = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(this);
+    command.args(["exec", "--context=", cluster]).arg("--").args(argv);
+    Ok(command)
 }
 
 /// `names`: Slurm's names are on PATH.

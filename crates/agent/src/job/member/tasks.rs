@@ -3,12 +3,13 @@
 //! Owns: what reaches all of them (input, signals, the order to end), what the leader is told of them, and
 //! the removal of what they leave.
 
+use super::FILES;
 use super::stdin::Stdin;
 use super::task::Running;
 use crate::broker::Overlay;
 use crate::job::protocol::{self, Abort, Deserted, EndedTask, Launch, Waiting, kind, message};
 use crate::job::uplink::Uplink;
-use crate::job::{Jobs, held};
+use crate::job::{Jobs, held, kept};
 use crate::launch::outcome::{Session, TaskEnd};
 use crate::launch::records::Recorded;
 use crate::launch::spawn::terminal::Size;
@@ -147,6 +148,9 @@ impl Tasks<'_> {
             for cleanup in server.close() {
                 sweep::registered(&cleanup);
             }
+        }
+        if let (true, Some(queued)) = (self.launch.command.keep_files, self.launch.queued) {
+            kept::keep(&self.overlay.settings().run_dir, queued, &self.dir.join(FILES));
         }
         if self.server.is_some() || self.launch.command.files.is_some() {
             // A rank may have had its session directory removed, which this one is.

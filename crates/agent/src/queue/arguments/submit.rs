@@ -5,7 +5,7 @@ use super::{duration, misused, now, print, table_of_ends};
 use crate::job::client::{self as streams, Labels};
 use crate::launch::text;
 use crate::query::{Where, block_on};
-use crate::queue::client::{self, Own, Submissions};
+use crate::queue::client::{self, KeptFiles, Own, Submissions};
 use crate::queue::protocol::{Copies, JobFacts, Question, Submit, Submitted, Taken, Then};
 use clap::Args;
 use quorate_contract::exit;
@@ -86,6 +86,13 @@ pub struct SubmitArgs {
     /// The directory to start in (default: this one)
     #[arg(short = 'D', long, value_name = "DIR", visible_alias = "chdir")]
     cwd: Option<PathBuf>,
+    /// A file or a folder that travels along, at most 64 MiB in all: each pod of the job has it in a
+    /// directory of the job, where its tasks start unless --cwd names another; may be repeated
+    #[arg(long, value_name = "PATH", visible_alias = "add-file", conflicts_with = "lines")]
+    file: Vec<String>,
+    /// Keep that directory for an hour after the job's end, for `fetch`
+    #[arg(long)]
+    keep_files: bool,
     /// Set NAME=VALUE, take NAME along, or leave -NAME out; may be repeated
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub(super) env: Vec<String>,
@@ -163,9 +170,16 @@ impl SubmitArgs {
 
     /// Submits a program under a name, if no other was given.
     pub(super) fn run_as(&self, program: Program, name: &str) -> anyhow::Result<i32> {
-        let submit = match self.submit(program, name) {
+        let mut submit = match self.submit(program, name) {
             Ok(submit) => submit,
             Err(why) => return Ok(misused(&why)),
+        };
+        let _kept = match self.send_files(&mut submit.spec) {
+            Ok(kept) => kept,
+            Err((code, why)) => {
+                crate::sys::complain(&why);
+                return Ok(code);
+            }
         };
         if self.dry_run {
             print(&format!("{}\n", serde_json::to_string_pretty(&submit.spec)?))?;
@@ -202,6 +216,24 @@ impl SubmitArgs {
             }
             Ok(())
         })
+    }
+
+    /// Sends the files that were named, which travel with the job; what comes back keeps them until a job
+    /// has them.
+    fn send_files(&self, spec: &mut Jobspec) -> Result<Option<KeptFiles>, (i32, String)> {
+        if self.file.is_empty() {
+            return Ok(None);
+        }
+        let parcel = quorate_parcel::pack(&self.file).map_err(|error| {
+            let way_out = error.way_out().map(|way| format!("; {way}")).unwrap_or_default();
+            (exit::USAGE, format!("{}{way_out}", crate::logs::chain(&error)))
+        })?;
+        if self.dry_run || self.test_only {
+            return Ok(None);
+        }
+        let kept = KeptFiles::send(&self.place.path(), &parcel)?;
+        crate::queue::has_files(spec, kept.name.clone(), self.cwd.is_some());
+        Ok(Some(kept))
     }
 
     /// Submits a job for each line of stdin; gives the code to exit with.
@@ -379,6 +411,9 @@ impl SubmitArgs {
             ..Jobspec::command("", &[])
         };
         crate::queue::with_files(&mut spec, self.cwd.is_some());
+        if self.keep_files {
+            crate::queue::keeps_files(&mut spec);
+        }
         spec.check().map_err(|error| refused(&error))?;
         Ok(spec)
     }

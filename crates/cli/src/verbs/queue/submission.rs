@@ -6,12 +6,19 @@
 
 use crate::refusal::Refusal;
 use anyhow::Context as _;
+use quorate_parcel::Pattern;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Flags by which files are named.
 const FILE: [&str; 2] = ["--file", "--add-file"];
+
+/// The flag by which files are named that come back.
+const FETCH: &str = "--fetch";
+
+/// Flags that make several jobs of one submission.
+const MANY: [&str; 4] = ["--cc", "--bcc", "--array", "--lines"];
 
 /// A submission.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,6 +27,12 @@ pub(super) struct Submission {
     pub(super) words: Vec<String>,
     /// Files and folders to send along.
     pub(super) files: Vec<String>,
+    /// What is to come back, and whereto.
+    pub(super) fetch: Vec<(String, PathBuf)>,
+    /// What comes back overwrites.
+    pub(super) force: bool,
+    /// The job is attached to once its number is known, instead of being watched as it is submitted.
+    pub(super) attach: bool,
     /// A script of this machine.
     pub(super) script: Option<Script>,
 }
@@ -43,7 +56,16 @@ pub(super) fn read(words: &[String]) -> Result<Submission, Refusal> {
             submission.words.extend(rest.cloned());
             return Ok(submission);
         }
-        if FILE.contains(&word.as_str()) {
+        if word == FETCH {
+            let Some(what) = rest.next() else {
+                return Err(Refusal::usage(format!("{FETCH} needs a file or a pattern")));
+            };
+            submission.fetch.push(fetch(what)?);
+        } else if let Some(what) = word.strip_prefix("--fetch=") {
+            submission.fetch.push(fetch(what)?);
+        } else if word == "--force" {
+            submission.force = true;
+        } else if FILE.contains(&word.as_str()) {
             let Some(file) = rest.next() else {
                 return Err(Refusal::usage(format!("{word} needs a file or a folder")));
             };
@@ -61,6 +83,57 @@ pub(super) fn read(words: &[String]) -> Result<Submission, Refusal> {
     Ok(submission)
 }
 
+impl Submission {
+    /// Whether a flag stands among the options of the verb.
+    pub(super) fn says(&self, flag: &str) -> bool {
+        let mut own = self.words.iter().take_while(|word| *word != "--");
+        own.any(|word| word.split_once('=').map_or(word.as_str(), |(name, _)| name) == flag)
+    }
+
+    /// Has the job's files kept until they have come, and waits for its end.
+    pub(super) fn prepare_fetch(&mut self) -> Result<(), Refusal> {
+        if self.fetch.is_empty() {
+            if self.force {
+                return Err(Refusal::usage("--force goes with --fetch"));
+            }
+            return Ok(());
+        }
+        if let Some(flag) = MANY.iter().find(|flag| self.says(flag)) {
+            return Err(Refusal::usage(format!(
+                "{FETCH} is for one job, and {flag} makes several"
+            ))
+            .hint("submit them with --keep-files, and get their files by `quorate fetch`"));
+        }
+        for flag in ["-Q", "--quiet", "--dry-run", "--test-only", "--pty"] {
+            if self.says(flag) {
+                return Err(Refusal::usage(format!("{FETCH} does not go with {flag}")));
+            }
+        }
+        let mut own = vec!["--keep-files".to_owned()];
+        if self.says("--watch") && self.script.is_none() {
+            let end = self.words.iter().position(|word| word == "--");
+            let end = end.unwrap_or(self.words.len());
+            let at = self.words[..end].iter().position(|word| word == "--watch");
+            self.words.remove(at.expect("the flag is there because it is said"));
+            self.attach = true;
+        } else if !self.says("--watch") && !self.says("--wait") {
+            own.push("--wait".to_owned());
+        }
+        self.words.splice(0..0, own);
+        Ok(())
+    }
+}
+
+/// Reads `PATTERN[=DIR]`.
+fn fetch(word: &str) -> Result<(String, PathBuf), Refusal> {
+    let (pattern, dir) = word.split_once('=').unwrap_or((word, "."));
+    if dir.is_empty() {
+        return Err(Refusal::usage(format!("{FETCH} {word}: there is no directory behind the =")));
+    }
+    Pattern::read(pattern).map_err(|error| Refusal::usage(format!("{FETCH}: {error}")))?;
+    Ok((pattern.to_owned(), dir.into()))
+}
+
 impl Script {
     /// The words of the agent's verb for it, which reads the text from standard input.
     pub(super) fn verb(&self, options: &[String]) -> Vec<String> {
@@ -68,8 +141,9 @@ impl Script {
         let mut words = vec!["submit-script".to_owned(), format!("--called={name}")];
         words.extend(self.args.iter().map(|word| format!("--argument={word}")));
         // A flag of the verb, in front of those of sbatch.
+        let own = ["--watch", "--wait", "--keep-files"];
         let (watch, options): (Vec<_>, Vec<_>) =
-            options.iter().cloned().partition(|word| word == "--watch");
+            options.iter().cloned().partition(|word| own.contains(&word.as_str()));
         words.extend(watch);
         words.push("--".to_owned());
         words.extend(options);
@@ -132,6 +206,37 @@ mod tests {
         let data = path("data");
         assert_eq!(read(&words(&[&data])).unwrap().words, [data]);
         assert!(read(&words(&["--file"])).is_err());
+    }
+
+    #[test]
+    fn what_is_to_come_back_is_kept_and_waited_for() {
+        let typed =
+            words(&["-n2", "--fetch", "out/*=results", "--fetch=log", "--force", "--", "a"]);
+        let mut submission = read(&typed).unwrap();
+        submission.prepare_fetch().unwrap();
+        let into = |dir: &str| PathBuf::from(dir);
+        let fetch = [("out/*".to_owned(), into("results")), ("log".to_owned(), into("."))];
+        assert_eq!((&submission.fetch[..], submission.force), (&fetch[..], true));
+        assert_eq!(submission.words, ["--keep-files", "--wait", "-n2", "--", "a"]);
+        // What is behind the command is its own.
+        let mut plain = read(&words(&["--watch", "--", "a", "--fetch", "x", "--cc"])).unwrap();
+        plain.prepare_fetch().unwrap();
+        assert_eq!(plain.words, ["--watch", "--", "a", "--fetch", "x", "--cc"]);
+        let mut watched = read(&words(&["--fetch", "x", "--watch", "--", "a", "--watch"])).unwrap();
+        watched.prepare_fetch().unwrap();
+        assert!(watched.attach);
+        assert_eq!(watched.words, ["--keep-files", "--", "a", "--watch"]);
+        for wrong in [
+            &["--fetch"][..],
+            &["--fetch", ".."],
+            &["--fetch", "a="],
+            &["--fetch", "a", "--array=0-3", "--", "x"],
+            &["--fetch", "a", "--dry-run", "--", "x"],
+            &["--force", "--", "x"],
+        ] {
+            let refused = read(&words(wrong)).and_then(|mut read| read.prepare_fetch());
+            assert!(refused.is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

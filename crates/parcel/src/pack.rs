@@ -3,15 +3,69 @@
 //! Links are not followed and not sent: what they lead to may be anything. A folder is sent with all
 //! that is in it.
 
-use crate::refusal::Refusal;
 use quorate_contract::parcel::{LIMIT, Packer, ParcelError};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-/// Packs files and folders under the names that they were given by.
-pub(super) fn pack(named: &[String]) -> Result<Vec<u8>, Refusal> {
+/// Why files cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// A word names no file under a directory.
+    #[error("--file {word} has no name to be sent under")]
+    NoName {
+        /// The word.
+        word: String,
+    },
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's word for it.
+        #[source]
+        source: io::Error,
+    },
+    /// Its name is no text.
+    #[error("{} has a name that is no text", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is neither a file nor a folder.
+    #[error("{} is {what}, and only files and folders are sent", path.display())]
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// It is too much, or has a name that a job's file may not have.
+    #[error("--file: {0}")]
+    Parcel(#[from] ParcelError),
+}
+
+impl PackError {
+    /// What to do about it, if that is known.
+    pub fn way_out(&self) -> Option<String> {
+        Some(match self {
+            Self::NoName { .. } => "name a file or a folder, such as data.in or conf/".to_owned(),
+            Self::NotText { .. } => "give it another name, or send an archive".to_owned(),
+            Self::Kind { .. } => "copy what it stands for, or leave it out".to_owned(),
+            Self::Parcel(ParcelError::TooLarge) => format!(
+                "at most {} MiB travel with a job; what is larger belongs into an image or on a volume",
+                LIMIT >> 20
+            ),
+            Self::Read { .. } | Self::Parcel(_) => return None,
+        })
+    }
+}
+
+/// Packs files and folders under the names that they were given by. What lies elsewhere (`/data/mesh`,
+/// `../mesh`) comes under its own name alone.
+pub fn pack(named: &[String]) -> Result<Vec<u8>, PackError> {
     let mut packer = Packer::default();
     for word in named {
         add_named(&mut packer, word)?;
@@ -19,8 +73,8 @@ pub(super) fn pack(named: &[String]) -> Result<Vec<u8>, Refusal> {
     Ok(packer.finish())
 }
 
-fn add_named(packer: &mut Packer, word: &str) -> Result<(), Refusal> {
-    // `./conf/` is `conf`. What lies elsewhere comes under its own name alone.
+fn add_named(packer: &mut Packer, word: &str) -> Result<(), PackError> {
+    // `./conf/` is `conf`.
     let path = Path::new(word);
     let climbs =
         path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir));
@@ -31,66 +85,45 @@ fn add_named(packer: &mut Packer, word: &str) -> Result<(), Refusal> {
         let parts: Option<Vec<&str>> = parts.map(|part| part.as_os_str().to_str()).collect();
         parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"))
     };
-    let Some(name) = name else {
-        return Err(Refusal::usage(format!("--file {word} has no name to be sent under"))
-            .hint("name a file or a folder, such as data.in or conf/"));
-    };
-    let meta = fs::symlink_metadata(path).map_err(|error| unreadable(path, &error))?;
+    let Some(name) = name else { return Err(PackError::NoName { word: word.to_owned() }) };
+    let meta = fs::symlink_metadata(path).map_err(|error| unreadable(path, error))?;
     add(packer, path, &name, &meta)
 }
 
-fn add(packer: &mut Packer, path: &Path, name: &str, meta: &Metadata) -> Result<(), Refusal> {
-    let shown = path.display();
+fn add(packer: &mut Packer, path: &Path, name: &str, meta: &Metadata) -> Result<(), PackError> {
     let mode = meta.permissions().mode();
     if meta.is_dir() {
-        packer.folder(name, mode).map_err(|error| refused(&error))?;
-        let read = || -> std::io::Result<Vec<fs::DirEntry>> { fs::read_dir(path)?.collect() };
-        let mut entries = read().map_err(|error| unreadable(path, &error))?;
+        packer.folder(name, mode)?;
+        let read = || -> io::Result<Vec<fs::DirEntry>> { fs::read_dir(path)?.collect() };
+        let mut entries = read().map_err(|error| unreadable(path, error))?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let inner = entry.file_name();
             let Some(inner) = inner.to_str() else {
-                return Err(Refusal::usage(format!(
-                    "{} has a name that is no text",
-                    entry.path().display()
-                ))
-                .hint("give it another name, or send an archive"));
+                return Err(PackError::NotText { path: entry.path() });
             };
-            let meta = entry.metadata().map_err(|error| unreadable(&entry.path(), &error))?;
+            let meta = entry.metadata().map_err(|error| unreadable(&entry.path(), error))?;
             add(packer, &entry.path(), &format!("{name}/{inner}"), &meta)?;
         }
         return Ok(());
     }
     if !meta.is_file() {
         let what = if meta.is_symlink() { "a symbolic link" } else { "no plain file" };
-        return Err(Refusal::usage(format!(
-            "{shown} is {what}, and only files and folders are sent"
-        ))
-        .hint("copy what it stands for, or leave it out"));
+        return Err(PackError::Kind { path: path.to_owned(), what });
     }
     if meta.len() > packer.room() {
-        return Err(refused(&ParcelError::TooLarge));
+        return Err(ParcelError::TooLarge.into());
     }
-    let content = fs::read(path).map_err(|error| unreadable(path, &error))?;
-    packer.file(name, mode, &content).map_err(|error| refused(&error))
+    let content = fs::read(path).map_err(|error| unreadable(path, error))?;
+    Ok(packer.file(name, mode, &content)?)
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Refusal {
-    Refusal::usage(format!("cannot read {}: {error}", path.display()))
-}
-
-fn refused(error: &ParcelError) -> Refusal {
-    let refusal = Refusal::usage(format!("--file: {error}"));
-    match error {
-        ParcelError::TooLarge => refusal.hint(format!(
-            "at most {} MiB travel with a job; what is larger belongs into an image or on a volume",
-            LIMIT >> 20
-        )),
-        _ => refusal,
-    }
+fn unreadable(path: &Path, source: io::Error) -> PackError {
+    PackError::Read { path: path.to_owned(), source }
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
     use quorate_contract::parcel;
