@@ -269,6 +269,13 @@ impl Server {
         state.open > 0 || state.failed
     }
 
+    /// Whether all local ranks have met the others and said that they are done with that.
+    pub fn has_met(&self) -> bool {
+        let state = self.state();
+        let mut ranks = state.server.layout().local_ranks().iter();
+        ranks.all(|rank| state.server.rank_state(*rank).finalized)
+    }
+
     /// Another node's question for what a local rank has published.
     pub async fn question(&self, node: u32, rank: u32) -> Option<Vec<u8>> {
         let (answer, waiting) = oneshot::channel();

@@ -1,6 +1,7 @@
 //! Many jobs while brokers are killed, stopped and cut off, rank 0 among them: none is lost, none runs twice,
-//! and nothing is left. What happens when is drawn from a seed that is printed. `cargo xtask soak` runs it
-//! longer, by the variables `QUORATE_SOAK_SEED`, `QUORATE_SOAK_JOBS` and `QUORATE_SOAK_MINUTES`.
+//! and nothing is left. What is done to the brokers is drawn from a seed that is printed, and the same for
+//! the same seed. `cargo xtask soak` runs it longer, by the variables `QUORATE_SOAK_SEED`, `QUORATE_SOAK_JOBS`
+//! and `QUORATE_SOAK_MINUTES`.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,8 @@
 #[path = "queue/asking.rs"]
 #[allow(dead_code, reason = "the tests of the queue need the rest")]
 mod asking;
+#[path = "soak/faults.rs"]
+mod faults;
 #[path = "soak/jobs.rs"]
 mod jobs;
 #[path = "cluster/pods.rs"]
@@ -23,7 +26,8 @@ mod relay;
 #[allow(dead_code, reason = "the tests of launching need the rest")]
 mod typing;
 
-use jobs::{fates, starts};
+use faults::{Blow, Dice, Faults};
+use jobs::{Fate, Scripts, fates, nested_starts, starts};
 use pods::{Plan, Pods, Special, signal};
 use quorate_contract::config::Slots;
 use relay::Relay;
@@ -40,22 +44,6 @@ const SLOTS: u32 = 4;
 
 /// How long everything may take to come to an end when nothing is disturbed any more.
 const CALM: Duration = Duration::from_mins(2);
-
-/// Between two kills of one broker.
-const KILL_AGAIN: Duration = Duration::from_secs(2);
-
-/// Numbers that look random, the same for the same seed (SplitMix64, Steele et al. 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
-    }
-}
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
@@ -82,91 +70,99 @@ fn by(hosts: &Path) -> Special {
     Special { hosts: Some(hosts.to_owned()), ..Special::default() }
 }
 
-/// Disturbs the cluster until told otherwise; leaves it whole. Counts kills, stops, cuts, and pods that
-/// ended by themselves, being cut off, and were replaced.
+/// Disturbs the cluster until told otherwise; leaves it whole. Counts what was done by its kind, and pods
+/// that ended by themselves, being cut off, and were replaced.
 fn disturb(
     pods: &Pods,
     (relays, books): (&[Relay], &[PathBuf]),
-    dice: &mut Dice,
+    seed: u64,
     enough: &AtomicBool,
-) -> [u32; 4] {
-    let mut count = [0; 4];
-    let mut killed = [Instant::now(); BROKERS as usize];
-    let replace = || {
+) -> BTreeMap<&'static str, u32> {
+    let mut counts = BTreeMap::new();
+    let mut replaced = 0;
+    let mut replace = || {
         let ended =
             (1..).zip(books).filter(|(rank, hosts)| pods.replace_if_ended(*rank, by(hosts)));
-        ended.count() as u32
+        replaced += ended.count() as u32;
     };
-    while !enough.load(Ordering::SeqCst) {
-        count[3] += replace();
-        thread::sleep(Duration::from_millis(200 + dice.roll(600)));
-        // The launcher as often as all workers together.
-        let rank = if dice.roll(2) == 0 { 0 } else { 1 + dice.roll(u64::from(BROKERS) - 1) as u32 };
-        let a_while = Duration::from_millis(20 + dice.roll(600));
-        match dice.roll(4) {
-            // More often than that, and its supervisor gives a broker up.
-            0 | 1 if killed[rank as usize].elapsed() > KILL_AGAIN => {
-                killed[rank as usize] = Instant::now();
-                signal(pods.broker(rank), 9);
-                count[0] += 1;
+    for fault in Faults::of(seed, BROKERS) {
+        replace();
+        if enough.load(Ordering::SeqCst) {
+            break;
+        }
+        thread::sleep(fault.after);
+        *counts.entry(fault.kind()).or_default() += 1;
+        match fault.blow {
+            Blow::Kill(rank) => signal(pods.broker(rank), 9),
+            Blow::KillBoth([first, second], between) => {
+                signal(pods.broker(first), 9);
+                thread::sleep(between);
+                signal(pods.broker(second), 9);
             }
-            0..=2 => {
+            Blow::Pause(rank, time) => {
                 let broker = pods.broker(rank);
                 signal(broker, 19);
-                thread::sleep(a_while);
+                thread::sleep(time);
                 signal(broker, 18);
-                count[1] += 1;
             }
-            _ => {
-                // Some of them for longer than a broker goes on without rank 0 (5 s here).
-                let relay = &relays[rank.max(1) as usize - 1];
+            Blow::Cut(rank, time) => {
+                let relay = &relays[rank as usize - 1];
                 relay.cut();
-                let long = if dice.roll(8) == 0 { Duration::from_secs(6) } else { a_while };
-                thread::sleep(long);
+                thread::sleep(time);
                 relay.mend();
-                count[2] += 1;
             }
         }
     }
     // Who was cut off last may yet find that it was for too long.
     let settled = Instant::now() + Duration::from_secs(1);
     while Instant::now() < settled || pods.status(0).is_none_or(|it| it.online < BROKERS) {
-        count[3] += replace();
+        replace();
         assert!(Instant::now() < settled + CALM, "the cluster is not whole again");
         thread::sleep(Duration::from_millis(50));
     }
-    count
+    counts.insert("pods replaced", replaced);
+    counts
 }
 
 /// Submits jobs in pieces, from any pod, until there are enough or it is time; gives the numbers that
-/// were told.
+/// were told, and how many of each kind.
 fn submit(
     pods: &Pods,
-    script: &str,
+    scripts: &Scripts,
     dice: &mut Dice,
     jobs: u64,
     until: Option<Instant>,
-) -> Vec<u64> {
-    let mut told = Vec::new();
+) -> (Vec<u64>, BTreeMap<&'static str, u64>) {
+    let (mut told, mut kinds) = (Vec::new(), BTreeMap::new());
     while (told.len() as u64) < jobs && until.is_none_or(|until| Instant::now() < until) {
         let some = (1 + dice.roll(60)).min(jobs - told.len() as u64);
+        let (kind, rank) = (dice.roll(8), dice.roll(u64::from(BROKERS)) as u32);
         let cc = format!("1-{some}");
-        let mut words = vec!["submit", "--cc", &cc];
-        match dice.roll(4) {
-            0 => words.extend(["--name", "again", "--requeue"]),
-            1 => words.extend(["--name", "wide", "-N2"]),
-            _ => words.extend(["--name", "once"]),
-        }
-        words.extend(["sh", "-c", script]);
-        let output = run(pods, dice.roll(u64::from(BROKERS)) as u32, &words);
+        let array = format!("1-{some}%{}", 1 + dice.roll(6));
+        let earlier = told.get(dice.roll(told.len().max(1) as u64) as usize).copied().unwrap_or(1);
+        let condition = if dice.roll(2) == 0 { "afterany" } else { "afterok" };
+        let after = format!("{condition}:{earlier}");
+        let (kind, words) = match kind {
+            0 | 1 => ("again", vec!["submit", "--requeue", "--cc", &cc]),
+            2 => ("wide", vec!["submit", "-N2", "--cc", &cc]),
+            3 => ("array", vec!["submit", "--array", &array]),
+            4 if !told.is_empty() => ("after", vec!["submit", "--dependency", &after, "--cc", &cc]),
+            5 => ("nested", vec!["batch", "-N2", "-n4", "--wrap", &scripts.nested]),
+            _ => ("once", vec!["submit", "--cc", &cc]),
+        };
+        let command: &[&str] = if kind == "nested" { &[] } else { &["sh", "-c", &scripts.task] };
+        let words = [&words[..1], &["--name", kind], &words[1..], command].concat();
+        let output = run(pods, rank, &words);
         if output.status.success() {
+            let before = told.len();
             told.extend(stdout(&output).lines().map(|id| id.parse::<u64>().unwrap()));
+            *kinds.entry(kind).or_default() += (told.len() - before) as u64;
         } else {
             // Nobody was there, or went before the answer: it may have been taken or not.
             thread::sleep(Duration::from_millis(50));
         }
     }
-    told
+    (told, kinds)
 }
 
 #[test]
@@ -179,20 +175,17 @@ fn jobs_end_once_and_none_is_lost_while_brokers_are_killed_stopped_and_cut_off()
     eprintln!("seed {seed}: QUORATE_SOAK_SEED={seed} does the same again");
     let (pods, relays, books) = start();
     let marks = Marks::new();
-    let started = marks.path("started");
-    let script = format!(
-        "echo $QUORATE_JOB_ID.$QUORATE_TASK_RANK >> {}; sleep 0.0$(($$ % 5))",
-        started.display()
-    );
+    let (started, inner) = (marks.path("started"), marks.path("nested"));
+    let scripts = Scripts::new(&started, &inner);
     let enough = AtomicBool::new(false);
     let ways = (&relays[..], &books[..]);
-    let (told, counts) = thread::scope(|scope| {
+    let ((told, kinds), counts) = thread::scope(|scope| {
         let submitted = scope.spawn(|| {
-            let told = submit(&pods, &script, &mut Dice(!seed), jobs, until);
+            let told = submit(&pods, &scripts, &mut Dice(!seed), jobs, until);
             // Half of them run under faults, too.
             let deadline = Instant::now() + CALM;
             while Instant::now() < deadline {
-                let over = |fates: &BTreeMap<u64, jobs::Fate>| {
+                let over = |fates: &BTreeMap<u64, Fate>| {
                     fates.values().filter(|fate| fate.standing.is_some()).count() * 2 >= fates.len()
                 };
                 if fates(&pods).is_some_and(|fates| over(&fates)) {
@@ -204,19 +197,27 @@ fn jobs_end_once_and_none_is_lost_while_brokers_are_killed_stopped_and_cut_off()
             told
         });
         // In this thread: pods that it starts end with it.
-        let counts = disturb(&pods, ways, &mut Dice(seed), &enough);
+        let counts = disturb(&pods, ways, seed, &enough);
         (submitted.join().unwrap(), counts)
     });
-    eprintln!("{} jobs; kills, stops, cuts, pods replaced: {counts:?}", told.len());
+    eprintln!("seed {seed}: {} jobs: {kinds:?}\nseed {seed}: faults: {counts:?}", told.len());
     pods.wait_running();
 
     let deadline = Instant::now() + CALM;
     let fates = loop {
         let fates = fates(&pods);
-        let over = fates.filter(|fates| fates.values().all(|fate| fate.standing.is_some()));
-        match over {
-            Some(fates) => break fates,
-            None => assert!(Instant::now() < deadline, "seed {seed}: some jobs do not end"),
+        let over =
+            |fates: &&BTreeMap<u64, Fate>| fates.values().all(|fate| fate.standing.is_some());
+        if fates.as_ref().is_some_and(|fates| over(&fates)) {
+            break fates.unwrap_or_default();
+        }
+        if Instant::now() > deadline {
+            let mut fates = fates.unwrap_or_default();
+            fates.retain(|_, fate| fate.standing.is_none());
+            for id in fates.keys().take(5) {
+                eprintln!("{}", stdout(&run(&pods, 0, &["events", &id.to_string()])));
+            }
+            panic!("seed {seed}: {} jobs do not end: {:?}", fates.len(), fates.iter().take(5));
         }
         thread::sleep(Duration::from_millis(100));
     };
@@ -243,7 +244,15 @@ fn jobs_end_once_and_none_is_lost_while_brokers_are_killed_stopped_and_cut_off()
         assert!(["completed", "failed"].contains(&standing), "seed {seed}: {id}: {fate:?}");
     }
     assert!(starts.keys().all(|(id, _)| fates.contains_key(id)), "seed {seed}: an unknown job ran");
-    eprintln!("{ends:?}");
+    let nested = nested_starts(&inner);
+    for ((id, job), times) in &nested {
+        let is_nested = fates.get(id).is_some_and(|fate: &Fate| fate.name == "nested");
+        assert!(
+            is_nested && *times == 1,
+            "seed {seed}: job {job} of {id} was started {times} times"
+        );
+    }
+    eprintln!("seed {seed}: {ends:?}, and {} jobs in nested instances", nested.len());
     assert!(ends["completed"] > ends.get("failed").copied().unwrap_or(0), "{ends:?}");
     // No core is held, and everybody works.
     let all = (BROKERS * SLOTS).to_string();
@@ -269,9 +278,9 @@ fn a_launcher_killed_with_a_thousand_jobs_in_every_state_loses_and_doubles_none(
     let over = take(&["--wait", "--cc", "1-20", "sh", "-c", &short]);
     // On the workers: they run on. They fill them, so that all others wait for the gate.
     let long = format!("{say}; while ! test -e {gate}; do sleep 0.05; done; exit 4");
-    let running = take(&["--requires=-rank:0", "--cc", "1-7", "sh", "-c", &long]);
+    let running = take(&["--requires=-rank:0", "--cc", "1-5", "sh", "-c", &long]);
     let stubborn = format!("trap '' TERM; {}", long.replace("exit 4", "exit 0"));
-    let ending = take(&["--requires=-rank:0", "sh", "-c", &stubborn]);
+    let ending = take(&["--requires=-rank:0", "--cc", "1-3", "sh", "-c", &stubborn]);
     let on_launcher = take(&["--requires", "rank:0", "--cc", "1-4", "sh", "-c", &long]);
     wait("all to run", || (starts(&started).len() == 32).then_some(()));
     let waiting = take(&["--cc", "1-500", "sh", "-c", &short]);
@@ -280,12 +289,33 @@ fn a_launcher_killed_with_a_thousand_jobs_in_every_state_loses_and_doubles_none(
     let depending = take(&["--dependency", &after, "--cc", "1-268", "sh", "-c", &short]);
     let all = [&over, &running, &ending, &on_launcher, &waiting, &held, &depending];
     assert_eq!(all.iter().map(|ids| ids.len()).sum::<usize>(), 1_000);
-    assert_eq!(code(&run(&pods, 0, &["cancel", &ending[0].to_string()])), 0);
+    for id in &ending {
+        assert_eq!(code(&run(&pods, 0, &["cancel", &id.to_string()])), 0);
+    }
+    let in_states = |fates: &BTreeMap<u64, Fate>, ids: &[u64], state: &str| {
+        for id in ids {
+            assert_eq!(fates[id].state, state, "job {id}: {:?}", fates[id]);
+        }
+    };
+    let before = fates(&pods).unwrap();
+    in_states(&before, &depending, "DEPEND");
+    in_states(&before, &held, "PRIORITY");
+    in_states(&before, &waiting, "SCHED");
+    in_states(&before, &running, "RUN");
+    in_states(&before, &on_launcher, "RUN");
+    in_states(&before, &ending, "CLEANUP");
+    in_states(&before, &over, "INACTIVE");
 
     let before = pods.broker(0);
     pods.kill_broker(0);
     wait("the next broker", || (pods.broker(0) != before).then_some(()));
     pods.wait_running();
+    // What the launcher's broker did not have itself is where it was.
+    let after = fates(&pods).unwrap();
+    in_states(&after, &depending, "DEPEND");
+    in_states(&after, &held, "PRIORITY");
+    in_states(&after, &running, "RUN");
+    in_states(&after, &over, "INACTIVE");
     let held_ids = format!("{}-{}", held[0], held[held.len() - 1]);
     assert_eq!(code(&run(&pods, 2, &["release", &held_ids])), 0);
     std::fs::write(&gate, "").unwrap();
@@ -316,8 +346,8 @@ fn a_launcher_killed_with_a_thousand_jobs_in_every_state_loses_and_doubles_none(
         ids.iter().map(|id| code(&run(&pods, 0, &["wait", &id.to_string()]))).collect()
     };
     assert!(over.iter().all(|id| standing(id) == "completed"));
-    assert_eq!(codes(&running), [4; 7], "they ran on");
-    assert_eq!(standing(&ending[0]), "cancelled");
+    assert_eq!(codes(&running), [4; 5], "they ran on");
+    assert!(ending.iter().all(|id| standing(id) == "cancelled"));
     assert_eq!(codes(&on_launcher), [69; 4]);
     // Of the others those failed alone that a kill met on the launcher, which has four slots.
     let others = waiting.iter().chain(&held).chain(&depending);

@@ -229,12 +229,32 @@ impl Job {
         instance && first && parts.any(|part| part.rank == rank)
     }
 
+    /// What it was given in this attempt, lost nodes too: tasks are numbered over all of that.
+    pub fn allotted(&self) -> Option<&Arc<Allocation>> {
+        let given = self.history.iter().rev().find_map(|(_, event)| match event {
+            Event::Alloc(allocation) => Some(allocation),
+            _ => None,
+        });
+        given.filter(|_| self.allocation.is_some())
+    }
+
+    /// Nodes that it was given in this attempt and has lost since.
+    pub fn lost_ranks(&self) -> Vec<u32> {
+        let parts = |of: Option<&Arc<Allocation>>| -> Vec<u32> {
+            of.iter().flat_map(|all| &all.parts).map(|part| part.rank).collect()
+        };
+        let has = parts(self.allocation.as_ref());
+        parts(self.allotted()).into_iter().filter(|rank| !has.contains(rank)).collect()
+    }
+
     /// Whether it goes on without a node that is lost. Who asked to begin again does not, unless it
-    /// asked for that as well (the option `no-kill`).
+    /// asked for that as well (the option `no-kill`); nor does one whose brokers were not started yet, since
+    /// they meet once, and all of them.
     pub fn shrinks_without(&self, rank: u32) -> bool {
         let spec = self.spec();
         self.outlives(rank)
             && self.state == State::Run
+            && self.started.is_some()
             && (!spec.requeue || spec.options.contains_key(NO_KILL))
     }
 

@@ -33,7 +33,7 @@ pub use jobspec::{
 pub use pool::{Allocation, NodeState, Offer, Part, Pool, PoolError};
 pub use queue::{
     Copies, Counts, Effect, Lane, Limits, Queue, QueueError, Replayed, RestoreError, Restored,
-    Settings,
+    Settings, Snapshot,
 };
 pub use schedule::{Forecast, Policy};
 pub use time::Time;

@@ -10,12 +10,14 @@ mod lane;
 mod nodes;
 mod progress;
 mod replay;
+mod snapshot;
 mod start;
 mod submit;
 
 pub use dump::{RestoreError, Restored};
 pub use lane::{Lane, Limits};
 pub use replay::Replayed;
+pub use snapshot::Snapshot;
 pub use submit::Copies;
 
 use crate::constraint::{Compiled, ConstraintError};
@@ -28,6 +30,7 @@ use crate::schedule::{Forecast, Policy, Seen};
 use crate::time::Time;
 use lane::LaneState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// How a queue works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,7 +211,8 @@ pub struct Queue {
     seen: Seen,
     /// All nodes with nothing on them, made when it is needed.
     best: Option<Pool>,
-    jobs: BTreeMap<JobId, Box<Job>>,
+    /// Shared with snapshots.
+    jobs: BTreeMap<JobId, Arc<Job>>,
     /// Conditions of the jobs that have one.
     conditions: BTreeMap<JobId, Compiled>,
     /// Jobs that wait for nodes: (inverted priority, id).
@@ -292,7 +296,7 @@ impl Queue {
 
     /// All jobs that are known, by number.
     pub fn jobs(&self) -> impl DoubleEndedIterator<Item = &Job> {
-        self.jobs.values().map(|job| &**job)
+        self.jobs.values().map(AsRef::as_ref)
     }
 
     /// Jobs that wait for nodes, the first first.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use quorate_hostlist::IdSet;
 use quorate_queue::{
     Copies, Counts, Effect, Entry, Event, JobId, Jobspec, Lane, Offer, Outcome, Phase, Policy,
-    Queue, Request, Settings, Standing, State, Time, log,
+    Queue, Request, Settings, Snapshot, Standing, State, Time, log,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +32,7 @@ enum Act {
     Undrain(u32),
     Toggle,
     Purge(usize),
+    Snapshot,
     Pass(u64),
     Restart,
 }
@@ -73,6 +74,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..NODES).prop_map(Act::Undrain),
         1 => Just(Act::Toggle),
         1 => (0..6_usize).prop_map(Act::Purge),
+        1 => Just(Act::Snapshot),
         4 => (0..30_u64).prop_map(Act::Pass),
         1 => Just(Act::Restart),
     ]
@@ -97,6 +99,8 @@ struct World {
     queue: Queue,
     now: Time,
     log: Vec<u8>,
+    /// The queue as it was at some moment, and where the log ended then.
+    snapshot: Option<(Snapshot, usize)>,
     here: BTreeSet<u32>,
     /// Every number that was ever given.
     given: BTreeSet<JobId>,
@@ -118,6 +122,7 @@ impl World {
             queue,
             now: Time(1_000),
             log: vec![],
+            snapshot: None,
             here: (0..NODES).collect(),
             given: BTreeSet::new(),
             promise: None,
@@ -234,6 +239,10 @@ impl World {
                 self.queue.set_lane(now, Lane { started: !lane.started, ..lane }).unwrap();
             }
             Act::Purge(keep) => drop(self.queue.purge(now, Time(0), *keep)),
+            Act::Snapshot => {
+                self.turn();
+                self.snapshot = Some((self.queue.snapshot(self.now), self.log.len()));
+            }
             Act::Pass(seconds) => self.now = now.after_seconds(*seconds),
             Act::Restart => self.restart(),
         }
@@ -293,6 +302,11 @@ impl World {
         assert_eq!((contents.torn, contents.damage.len()), (0, 0));
         let mut lives = vec![contents.entries];
         lives.push(self.queue.compacted(self.now).collect());
+        if let Some((snapshot, end)) = self.snapshot.take() {
+            // A log that was compacted while the queue went on.
+            let since = log::decode(&self.log[end..]).entries;
+            lives.push(snapshot.into_entries().chain(since).collect());
+        }
         for entries in lives {
             let replayed = Queue::replay(self.settings.clone(), entries.clone(), []).unwrap();
             assert_eq!(replayed.set_aside, []);

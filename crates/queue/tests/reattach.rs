@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use quorate_hostlist::IdSet;
 use quorate_queue::reattach::{Answer, Claim, Decision, decide};
 use quorate_queue::{
-    Copies, Effect, Event, JobId, Jobspec, Offer, Outcome, Queue, Request, Settings, State, Time,
-    log,
+    Copies, Effect, Event, JobId, Jobspec, Offer, Outcome, Program, Queue, Request, Settings,
+    State, Time, log,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ enum Act {
     Submit {
         nodes: u32,
         requeue: bool,
+        /// A nested instance, which goes on without lost nodes.
+        instance: bool,
     },
     Cancel(usize),
     /// A job's tasks end by themselves, whether somebody leads them or not.
@@ -41,8 +43,8 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        6 => (1..4_u32, any::<bool>())
-            .prop_map(|(nodes, requeue)| Act::Submit { nodes, requeue }),
+        6 => (1..4_u32, any::<bool>(), any::<bool>())
+            .prop_map(|(nodes, requeue, instance)| Act::Submit { nodes, requeue, instance }),
         1 => any::<usize>().prop_map(Act::Cancel),
         4 => (any::<usize>(), 0..3_u8).prop_map(|(job, code)| Act::End(job, code)),
         3 => (0..4_usize).prop_map(|reached| Act::Die { reached }),
@@ -61,11 +63,13 @@ struct Start {
     attempt: u32,
     allocated: Time,
     number: u64,
-    /// Its brokers, and on which of them something of it still runs.
+    /// Its brokers that are not given up, and on which of them something of it still runs.
     ranks: BTreeSet<u32>,
     alive: BTreeSet<u32>,
     /// Brokers that know of it, or remember it.
     known: BTreeSet<u32>,
+    /// All of its tasks were started, and have met.
+    met: bool,
     /// How it ended by itself.
     code: Option<u8>,
     led: bool,
@@ -112,11 +116,14 @@ impl World {
         self.now = Time(self.now.0 + 1);
         let now = self.now;
         match act {
-            Act::Submit { nodes, requeue } => {
+            Act::Submit { nodes, requeue, instance } => {
                 let (tasks, nodes) = (*nodes, Some((*nodes, *nodes)));
                 let request = Request { tasks, nodes, ..Request::default() };
-                let spec =
+                let mut spec =
                     Jobspec { request, requeue: *requeue, ..Jobspec::command("j", &["true"]) };
+                if *instance {
+                    spec.program = Program::Instance;
+                }
                 self.queue.submit(now, 1, spec, &Copies::One).unwrap();
             }
             Act::Cancel(at) => {
@@ -170,7 +177,11 @@ impl World {
     fn gone(&mut self, rank: u32) {
         for start in &mut self.starts {
             start.known.remove(&rank);
-            if start.alive.remove(&rank) && std::mem::take(&mut start.led) {
+            let job = self.queue.job(start.job);
+            let shrinks = job.is_some_and(|job| {
+                job.allocated == Some(start.allocated) && job.shrinks_without(rank)
+            });
+            if start.alive.remove(&rank) && !shrinks && std::mem::take(&mut start.led) {
                 // Its leader ends the rest, and says so.
                 start.alive.clear();
                 start.code = Some(69);
@@ -190,6 +201,7 @@ impl World {
             allocated: start.allocated,
             number: start.number,
             live: start.alive.contains(&rank),
+            met: start.met,
             broken: None,
         };
         known.map(claim).collect()
@@ -217,17 +229,39 @@ impl World {
         self.undecided = held.map(|job| job.id).collect();
     }
 
+    /// Nodes that their instances go on without are no part of them any more.
+    fn give_up(&mut self) {
+        for start in &mut self.starts {
+            let job = self.queue.job(start.job);
+            if let Some(job) = job.filter(|job| job.allocated == Some(start.allocated)) {
+                for rank in job.lost_ranks() {
+                    start.ranks.remove(&rank);
+                }
+            }
+        }
+    }
+
     fn decide(&mut self, overdue: bool) {
+        self.give_up();
         let held = |id: &JobId| self.queue.job(*id).is_some_and(|job| job.outcome.is_none());
         self.undecided.retain(held);
         let undecided = self.undecided.iter().filter_map(|id| self.queue.job(*id));
         for decision in decide(undecided, &self.answers, overdue) {
             match decision {
-                Decision::Reattach { job, number } => {
+                Decision::Reattach { job, number, without } => {
                     self.undecided.remove(&job);
-                    let start = self.starts.iter().find(|start| start.number == number).unwrap();
+                    assert!(self.queue.reattached(self.now, job, &without));
+                    self.give_up();
+                    let is_it = |start: &&mut Start| start.number == number;
+                    let start = self.starts.iter_mut().find(is_it).unwrap();
+                    for (rank, _) in &without {
+                        // It is told to end what it has, if it was only silent.
+                        start.alive.remove(rank);
+                        start.known.remove(rank);
+                    }
                     assert_eq!(start.known, start.ranks, "all of its brokers have it");
-                    assert!(self.queue.reattached(self.now, job));
+                    assert!(start.alive.is_subset(&start.ranks), "what is lost runs on");
+                    assert!(start.met || self.queue.job(job).unwrap().lost_ranks().is_empty());
                 }
                 Decision::Lost { job, why } => {
                     self.undecided.remove(&job);
@@ -282,6 +316,7 @@ impl World {
                         allocated: job.allocated.unwrap(),
                         number: self.starts.len() as u64,
                         known: alive.clone(),
+                        met: alive == ranks,
                         led: reached.is_none() && alive == ranks,
                         alive,
                         ranks,

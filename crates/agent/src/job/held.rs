@@ -25,6 +25,9 @@ pub struct Held {
     pub number: u64,
     /// Whether some of its tasks still run.
     pub live: bool,
+    /// Whether its tasks have met all others, and meet nobody any more.
+    #[serde(default)]
+    pub met: bool,
     /// Why it cannot go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
@@ -33,7 +36,7 @@ pub struct Held {
 /// What there is of a job, if it outlives its leader.
 pub(super) fn of(launch: &Launch) -> Option<Held> {
     let (queued, stamp) = (launch.queued?, launch.keeps?);
-    Some(Held { queued, stamp, number: launch.job, live: true, broken: None })
+    Some(Held { queued, stamp, number: launch.job, live: true, met: false, broken: None })
 }
 
 /// A member whose tasks have ended.

@@ -189,6 +189,9 @@ async fn lead(
         give_up_at: None,
     };
     let (service, order) = if again.is_some() {
+        for broker in again.iter().flat_map(|again| &again.gone) {
+            job.lost(*broker, "it was lost before");
+        }
         // Who was lost since it spoke for the job.
         job.look_for_lost();
         let what = What::Reattach { leader: overlay.rank() };

@@ -21,6 +21,10 @@ use tokio::sync::{mpsc, watch};
 /// The topology in the run directory.
 const TOPOLOGY: &str = "topology.xml";
 
+/// Numbers of jobs that may be given in a millisecond, as a power of two: another life of the broker begins
+/// above all of this one's. What JSON readers take for a number (53 bits) holds them until 2039.
+const NUMBERS_A_MILLISECOND: u32 = 12;
+
 /// What a broker knows of its pod from its start on.
 #[derive(Clone, Debug)]
 pub struct Pod {
@@ -56,7 +60,8 @@ struct Shared {
     tables: Mutex<Tables>,
     /// Members and sessions that still have processes.
     busy: watch::Sender<usize>,
-    next: AtomicU64,
+    /// The last number that was given.
+    next: OnceLock<AtomicU64>,
     records: OnceLock<Records>,
     topology: OnceLock<Option<PathBuf>>,
     starter: Starter,
@@ -120,16 +125,12 @@ impl Drop for Group {
 impl Jobs {
     /// No jobs yet.
     pub fn new(pod: Pod) -> Self {
-        // Numbers go on after a restart of the broker: no two jobs of a cluster's life share one.
-        let seconds = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |time| time.as_secs());
         Self {
             shared: Arc::new(Shared {
                 pod,
                 tables: Mutex::new(Tables::default()),
                 busy: watch::Sender::new(0),
-                next: AtomicU64::new((seconds & 0xffff_ffff) << 20),
+                next: OnceLock::new(),
                 records: OnceLock::new(),
                 topology: OnceLock::new(),
                 starter: Starter::default(),
@@ -225,7 +226,15 @@ impl Jobs {
 
     /// A new job's number.
     pub fn number(&self) -> u64 {
-        self.shared.next.fetch_add(1, Ordering::Relaxed) + 1
+        // Numbers go on after a restart of the broker: no two jobs of a cluster's life share one. They count
+        // from the first that this process gives, not from when its supervisor began, which starts one
+        // broker after another.
+        let next = self.shared.next.get_or_init(|| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let millis = now.map_or(0, |time| time.as_millis() as u64);
+            AtomicU64::new(millis << NUMBERS_A_MILLISECOND)
+        });
+        next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Says that something with processes begins.
@@ -422,6 +431,7 @@ impl Jobs {
         let tables = self.tables();
         let run = tables.members.values().filter_map(|member| {
             let mut held = member.held.clone()?;
+            held.met = member.server.as_ref().is_some_and(Server::has_met);
             if member.server.as_ref().is_some_and(Server::in_exchange) {
                 held.broken = Some("its ranks were about to meet each other (PMI)".to_owned());
             }
@@ -458,5 +468,24 @@ impl Jobs {
             Some(blob) => [&[1][..], &blob].concat().into(),
             None => Bytes::from_static(&[0]),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    /// A supervisor makes the table, and starts one broker after another that has a copy of it.
+    #[test]
+    fn brokers_of_one_supervisor_give_no_number_twice() {
+        let table = || Jobs::new(Pod::of_this_process());
+        let (first, second) = (table(), table());
+        let last = (0..10_000).map(|_| first.number()).last().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+        let next = second.number();
+        assert!(next > last && next > now << NUMBERS_A_MILLISECOND, "{last} {next}");
+        assert!(next < 1 << 53);
     }
 }

@@ -218,7 +218,12 @@ impl Judge {
             },
             others: 0,
         });
-        if self.no_kill && !matches!(task.session, Session::Open) {
+        // Brokers of an instance that have not met wait for each other.
+        let missed = match self.root {
+            Some(_) => task.session != Session::Closed,
+            None => task.session == Session::Open,
+        };
+        if self.no_kill && !missed {
             return Verdict::Continue;
         }
         match task.end {

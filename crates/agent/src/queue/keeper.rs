@@ -11,6 +11,7 @@
 mod asked;
 mod clock;
 mod compaction;
+mod draft;
 mod durable;
 mod nodes;
 mod opening;
@@ -30,6 +31,7 @@ use crate::job::Jobs;
 use crate::logs::chain;
 use asked::Submit;
 use clock::Clock;
+use compaction::Compaction;
 use durable::{Answers, refused};
 use nodes::Nodes;
 use quorate_contract::status::BrokerState;
@@ -80,6 +82,7 @@ pub(super) fn start(jobs: Jobs, overlay: Overlay) -> Keeping {
                     changed,
                     trouble: say_trouble,
                     forgotten: log.forgotten,
+                    compaction: Compaction::default(),
                 };
                 keeper.sweep_parcels();
                 keeper.run(queue).await;
@@ -118,6 +121,7 @@ struct Keeper {
     trouble: watch::Sender<Option<String>>,
     /// Jobs in the log that were forgotten.
     forgotten: usize,
+    compaction: Compaction,
 }
 
 impl Keeper {
@@ -151,6 +155,7 @@ impl Keeper {
                     let now = self.clock.now();
                     self.nodes.tell(&mut self.queue, now);
                 }
+                written = self.compaction.written() => self.go_on_compacting(written).await,
                 () = wake => {}
             }
         }

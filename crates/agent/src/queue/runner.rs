@@ -500,9 +500,10 @@ fn environment(job: &Job, config: &AgentConfig) -> Difference {
     Difference { set, unset: spec.unset.clone() }
 }
 
-/// What a job has of each broker, with as many tasks there as `tasks` says.
+/// What a job was given of each broker, with as many tasks there as `tasks` says. Brokers that it has
+/// lost since are among them: its tasks keep their numbers.
 fn shares(job: &Job, tasks: impl Fn(&Part) -> u32) -> Vec<Share> {
-    let parts = job.allocation.iter().flat_map(|allocation| &allocation.parts);
+    let parts = job.allotted().into_iter().flat_map(|allocation| &allocation.parts);
     let share = |part: &Part| Share {
         broker: part.rank,
         tasks: tasks(part),

@@ -1,7 +1,8 @@
 //! Scripts and interactive allocations: jobs that are clusters.
 
 use crate::asking::{ended, job, submit, submit_batch, wait_for};
-use crate::pods::signal;
+use crate::durability::restart;
+use crate::pods::{Pods, signal};
 use crate::typing::{Marks, cluster, code, run, stderr, stdout, typed, wait, wait_gone};
 use std::fs;
 
@@ -143,6 +144,103 @@ fn a_nested_cluster_ends_with_its_first_node() {
     wait_gone(pid);
     let why = job(&pods, one)["why"].as_str().unwrap().to_owned();
     assert!(why.contains("worker-0-0 was lost"), "{why}");
+}
+
+/// Kills two brokers at once, the launcher's among them, and waits until all are there again.
+fn kill_both(pods: &Pods, ranks: [u32; 2]) {
+    let before = ranks.map(|rank| pods.broker(rank));
+    before.iter().for_each(|broker| signal(*broker, SIGKILL));
+    wait("the next brokers", || (ranks.map(|rank| pods.broker(rank)) != before).then_some(()));
+    pods.wait_running();
+}
+
+/// Submits an instance over all three workers that has met when this returns. It ends with code 7 when it
+/// goes on over two of them after the word.
+fn over_three_workers(pods: &Pods, marks: &Marks) -> u64 {
+    let script = format!(
+        "echo start >> {starts}\n\
+         quorate-agent run -N3 true || exit 21\n{up}\n\
+         until [ -e {go} ]; do sleep 0.02; done\n\
+         while quorate-agent submit --test-only -N3 true; do sleep 0.05; done\n\
+         quorate-agent run -N2 -n4 true || exit 22\n\
+         exit 7\n",
+        starts = marks.path("starts").display(),
+        up = marks.leave("up"),
+        go = marks.path("go").display(),
+    );
+    let id = submit_batch(pods, &["-N3", "-n6", "--requires", "worker", "--wrap", &script]);
+    marks.pid("up");
+    assert_eq!(job(pods, id)["ranks"], "1-3");
+    id
+}
+
+fn goes_on_over_two(pods: &Pods, marks: &Marks, id: u64) {
+    wait("the job to shrink", || (job(pods, id)["ranks"] == "1,3").then_some(()));
+    // What it had there is for others.
+    assert_eq!(ended(pods, submit(pods, 1, &["-n2", "--requires", "rank:2", "true"])), 0);
+    fs::write(marks.path("go"), "").unwrap();
+    assert_eq!(ended(pods, id), 7, "{}", stdout(&run(pods, 0, &["attach", &id.to_string()])));
+    assert_eq!(fs::read_to_string(marks.path("starts")).unwrap().lines().count(), 1);
+    let events = stdout(&run(pods, 0, &["events", &id.to_string()]));
+    for (event, times) in [("shrink", 1), ("reattach", 1), ("finish", 1)] {
+        let count = events.lines().filter(|line| line.contains(event)).count();
+        assert_eq!(count, times, "{event}: {events}");
+    }
+    assert_eq!(ended(pods, submit(pods, 0, &["-n8", "true"])), 0, "all is free again");
+}
+
+#[test]
+fn a_nested_cluster_that_loses_a_node_together_with_the_launcher_goes_on() {
+    for order in [[0, 2], [2, 0]] {
+        let (pods, marks) = (cluster(4), Marks::new());
+        let id = over_three_workers(&pods, &marks);
+        kill_both(&pods, order);
+        goes_on_over_two(&pods, &marks, id);
+    }
+}
+
+#[test]
+fn a_nested_cluster_that_has_lost_a_node_goes_on_when_the_launcher_dies_later() {
+    let (pods, marks) = (cluster(4), Marks::new());
+    let id = over_three_workers(&pods, &marks);
+    pods.kill_broker(2);
+    wait("the job to shrink", || (job(&pods, id)["ranks"] == "1,3").then_some(()));
+    restart(&pods);
+    goes_on_over_two(&pods, &marks, id);
+}
+
+#[test]
+fn a_nested_cluster_whose_first_node_dies_with_the_launcher_fails_once_or_begins_again() {
+    for order in [[0, 1], [1, 0]] {
+        let (pods, marks) = (cluster(4), Marks::new());
+        let script = |name: &str| {
+            format!(
+                "echo start >> {starts}\n[ $(wc -l < {starts}) = 1 ] || exit 0\n{up}\nexec sleep 1000",
+                starts = marks.path(&format!("starts-{name}")).display(),
+                up = marks.leave(name),
+            )
+        };
+        let batch = |name: &str, words: &[&str]| {
+            let script = script(name);
+            let all = ["-N2", "-n2", "--requires", "rank:1-2", "--wrap", &script];
+            submit_batch(&pods, &[words, &all].concat())
+        };
+        let (once, again) = (batch("once", &[]), batch("again", &["--requeue"]));
+        let pids = ["once", "again"].map(|name| marks.pid(name));
+        kill_both(&pods, order);
+        assert_eq!((ended(&pods, once), ended(&pods, again)), (69, 0));
+        pids.into_iter().for_each(wait_gone);
+        let starts = |name: &str| {
+            let text = fs::read_to_string(marks.path(&format!("starts-{name}"))).unwrap();
+            text.lines().count()
+        };
+        assert_eq!((starts("once"), starts("again")), (1, 2));
+        assert_eq!(
+            (&job(&pods, once)["requeues"], &job(&pods, again)["requeues"]),
+            (&0.into(), &1.into())
+        );
+        assert_eq!(ended(&pods, submit(&pods, 0, &["-n8", "true"])), 0, "all is free again");
+    }
 }
 
 #[test]

@@ -176,10 +176,17 @@ impl Queue {
     }
 
     /// The tasks of a job went on while rank 0 was started anew: they are led again
-    /// ([`crate::reattach`]). Tells whether the job still wants that.
-    pub fn reattached(&mut self, now: Time, id: JobId) -> bool {
-        let goes_on = self.jobs.get(&id).is_some_and(|job| job.state == State::Run);
+    /// ([`crate::reattach`]), but for those of nodes that were lost meanwhile, each with the reason. Tells
+    /// whether the job still wants that.
+    pub fn reattached(&mut self, now: Time, id: JobId, without: &[(u32, String)]) -> bool {
+        let goes_on = self.jobs.get(&id).is_some_and(|job| {
+            job.state == State::Run && without.iter().all(|(rank, _)| job.shrinks_without(*rank))
+        });
         if goes_on {
+            for (rank, why) in without {
+                let note = why.as_str().into();
+                self.happen(now, id, Event::Shrink { rank: *rank, note });
+            }
             self.happen(now, id, Event::Reattach {});
             self.effects.push(Effect::Reattach(id));
         }

@@ -4,7 +4,7 @@
 //! is known as such.
 
 use super::{Queue, QueueError, Settings};
-use crate::event::{Entry, Event, Outcome};
+use crate::event::{Event, Outcome};
 use crate::id::JobId;
 use crate::job::State;
 use crate::log;
@@ -52,13 +52,6 @@ pub enum RestoreError {
 }
 
 impl Queue {
-    /// All that is known of the queue and its jobs.
-    pub fn dump(&self, now: Time) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = self.compacted(now).collect();
-        entries.extend(entries.first().cloned());
-        entries
-    }
-
     /// A queue from the bytes of a dump. Jobs that had nodes have them no more: they fail once, or begin
     /// again if they asked for it. Brokers that were drained are those of the old cluster.
     pub fn restore(settings: Settings, bytes: &[u8], now: Time) -> Result<Restored, RestoreError> {
@@ -67,7 +60,7 @@ impl Queue {
             return Err(RestoreError::Damaged { line: damage.line, what: damage.what });
         }
         let whole = torn == 0 && entries.len() > 1 && entries.first() == entries.last();
-        if !whole || !matches!(entries[0], Entry { event: Event::Ids { .. }, .. }) {
+        if !whole || !matches!(entries[0].event, Event::Ids { .. }) {
             return Err(RestoreError::Cut);
         }
         let local = |event: &Event| {
@@ -99,6 +92,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Entry;
     use crate::jobspec::Jobspec;
     use crate::pool::Offer;
     use crate::queue::Copies;

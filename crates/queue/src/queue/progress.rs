@@ -93,7 +93,7 @@ impl Queue {
             Some(ids) => drop(ids.insert(id)),
             None => drop(names.insert(job.spec().name.clone(), BTreeSet::from([id]))),
         }
-        self.jobs.insert(id, Box::new(job));
+        self.jobs.insert(id, Arc::new(job));
     }
 
     /// Applies an event and keeps the indices.
@@ -101,6 +101,7 @@ impl Queue {
         let Some(job) = self.jobs.get_mut(&id) else {
             return Err(Illegal { job: id, state: State::Inactive, event: event.name() });
         };
+        let job = Arc::make_mut(job);
         let shrunk = if let Event::Shrink { rank, .. } = &event { Some(*rank) } else { None };
         let before = (job.state, job.priority, job.end_at_latest(), job.holds_nodes());
         let warning = job.warn_at();

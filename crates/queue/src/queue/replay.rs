@@ -1,4 +1,4 @@
-//! From a log to the queue it is the log of, and from a queue to a shorter log of the same.
+//! From a log to the queue it is the log of.
 
 use super::lane::LaneState;
 use super::{Queue, QueueError, Settings};
@@ -77,35 +77,6 @@ impl Queue {
     pub fn resume(&mut self, now: Time) {
         self.record(now, None, Event::Restart {});
         self.tick(now);
-    }
-
-    /// A log that replays to this queue: the events of the jobs that are still known.
-    pub fn compacted(&self, now: Time) -> impl Iterator<Item = Entry> {
-        let own = move |event| Entry { time: now, job: None, event };
-        let ids = std::iter::once(own(Event::Ids { next: self.next }));
-        let reserved = (self.reserved.0 > self.next).then(|| {
-            let (below, boot) = self.reserved.clone();
-            own(Event::Reserve { below, boot })
-        });
-        let lanes =
-            self.lanes.values().map(move |state| own(Event::Lane(Box::new(state.lane.clone()))));
-        let drains = self.pool.drains();
-        let drains =
-            drains.map(move |(rank, reason)| own(Event::Drain { rank, reason: reason.into() }));
-        let mut said: HashMap<*const Jobspec, JobId> = HashMap::new();
-        let jobs = self.jobs().flat_map(move |job| {
-            let first = *said.entry(Arc::as_ptr(&job.submission.spec)).or_insert(job.id);
-            job.history.iter().map(move |(time, event)| {
-                let event = match event {
-                    Event::Submit(submission) if first != job.id => {
-                        Event::Copy(Box::new(submission.copy_of(first)))
-                    }
-                    event => event.clone(),
-                };
-                Entry { time: *time, job: Some(job.id), event }
-            })
-        });
-        ids.chain(reserved).chain(lanes).chain(drains).chain(jobs)
     }
 
     fn replay_own(&mut self, event: Event) -> Result<(), QueueError> {

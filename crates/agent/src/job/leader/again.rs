@@ -15,6 +15,8 @@ pub struct Resumption {
     pub taken: BTreeMap<u32, u64>,
     /// How long it has run.
     pub age: Duration,
+    /// Brokers of it that are lost: it goes on without them.
+    pub gone: Vec<u32>,
     /// It reads a file that is read again from where its tasks are.
     pub rereads: bool,
 }

@@ -113,8 +113,9 @@ impl Tasks<'_> {
 
     /// What is remembered when all tasks have ended.
     pub(super) fn ended(&self) -> Option<held::Ended> {
+        let met = self.server.as_ref().is_some_and(Server::has_met);
         Some(held::Ended {
-            held: held::Held { live: false, ..held::of(&self.launch)? },
+            held: held::Held { live: false, met, ..held::of(&self.launch)? },
             uplink: self.uplink.clone(),
             stdin: (self.stdin.given, self.stdin.ended),
         })

@@ -205,3 +205,15 @@ fn an_instance_goes_on_without_all_brokers_but_its_first() {
     let never = Ended { session: Session::Open, ..ended(1, TaskEnd::Exited(1)) };
     assert_eq!(judge.task_ended(&never, 1, "worker-0-0"), Verdict::End(LINGER));
 }
+
+#[test]
+fn an_instance_whose_broker_does_not_start_ends_instead_of_waiting_for_it() {
+    for rank in [0, 1] {
+        let mut judge = Judge::of_instance(2, 0);
+        let why = TaskEnd::NotStarted("the script cannot be written".into());
+        let never = Ended { session: Session::None, ..ended(rank, why) };
+        assert_eq!(judge.task_ended(&never, 0, "launcher-0-0"), Verdict::End(Duration::ZERO));
+        let outcome = judge.outcome(second());
+        assert_eq!((outcome.exit_code, outcome.reason), (1, Reason::Environment));
+    }
+}

@@ -6,6 +6,7 @@
 use super::Keeper;
 use super::asked::{Look, Reply, Taken, Waiter};
 use super::opening::boot;
+use super::store::Store;
 use crate::logs::chain;
 use crate::queue::keeper::OWN;
 use quorate_queue::{Effect, Entry, Event, JobId};
@@ -61,7 +62,6 @@ impl Keeper {
 
     /// Makes the pending entries durable. Where that takes long, others go on meanwhile.
     async fn append(&mut self) -> Result<(), String> {
-        let mut store = self.store.take().expect("the store is back after each batch");
         let mut entries = std::mem::take(&mut self.pending);
         // A job that ends with its client ends with the machine; only its number must not be given again.
         let mut passing = entries.iter().all(|entry| {
@@ -73,26 +73,39 @@ impl Keeper {
             entries.push(self.queue.reserve(now, RESERVE, boot()));
             passing = false;
         }
-        let write = move || {
-            let began = Instant::now();
+        let write = move |store: &mut Store| {
             let written = if passing { store.note(&entries) } else { store.append(&entries) };
-            let result = written.map_err(|error| chain(&error));
-            (store, entries, result, began.elapsed())
+            (entries, written.map_err(|error| chain(&error)))
         };
-        let (store, entries, result, took) = if self.slow {
-            tokio::task::spawn_blocking(write).await.expect("writing the log does not panic")
-        } else {
-            write()
-        };
-        self.store = Some(store);
+        let (entries, result) = self.with_store(write).await;
         self.pending = entries;
-        self.slow = took > SLOW;
         result?;
         if self.sick.take().is_some() {
             tracing::info!("the queue's log takes entries again");
             self.trouble.send_replace(None);
         }
         Ok(())
+    }
+
+    /// Writes something: in this task, or beside it when the last time took long. The keeper waits for it.
+    pub(super) async fn with_store<T: Send + 'static>(
+        &mut self,
+        write: impl FnOnce(&mut Store) -> T + Send + 'static,
+    ) -> T {
+        let mut store = self.store.take().expect("the store is back after each batch");
+        let write = move || {
+            let began = Instant::now();
+            let result = write(&mut store);
+            (store, result, began.elapsed())
+        };
+        let (store, result, took) = if self.slow {
+            tokio::task::spawn_blocking(write).await.expect("writing the log does not panic")
+        } else {
+            write()
+        };
+        self.store = Some(store);
+        self.slow = took > SLOW;
+        result
     }
 
     /// The log takes nothing: who submitted is refused, and nothing new is started; what ends does so.

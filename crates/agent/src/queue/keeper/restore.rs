@@ -32,6 +32,9 @@ impl Keeper {
         if let Some(why) = &self.sick {
             return Err(refused(why));
         }
+        if self.compaction.is_under_way() {
+            return Err("the queue's log is being written anew; try again in a moment".to_owned());
+        }
         let known = self.queue.jobs().count();
         if known > 0 {
             return Err(format!(
@@ -50,7 +53,7 @@ impl Keeper {
         let latest = queue.compacted(now).map(|entry| entry.time).max();
         self.clock.last = latest.unwrap_or(now).max(now);
         let store = self.store.as_mut().ok_or("the log is being written; try again")?;
-        store.compact(queue.compacted(now)).map_err(|error| chain(&error))?;
+        store.restart(queue.compacted(now)).map_err(|error| chain(&error))?;
         // What had not been written of the empty queue is in the new log, or of no interest to it.
         self.pending.clear();
         self.deferred.clear();

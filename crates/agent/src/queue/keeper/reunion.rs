@@ -49,7 +49,7 @@ impl Reunion {
     /// A broker says what it has, asked or by itself. What belongs to no start that is known is ended.
     pub(super) fn said(&mut self, queue: &Queue, runner: &Runner, rank: u32, answer: Answer) {
         if let Answer::Has(claims) = &answer {
-            for claim in claims.iter().filter(|claim| claim.live && !is_known(queue, claim)) {
+            for claim in claims.iter().filter(|claim| claim.live && !is_known(queue, rank, claim)) {
                 runner.end_unknown(rank, claim);
             }
         }
@@ -74,9 +74,13 @@ impl Reunion {
         let undecided = self.undecided.iter().filter_map(|id| queue.job(*id));
         for decision in decide(undecided, &self.answers, overdue) {
             match decision {
-                Decision::Reattach { job, number } => {
+                Decision::Reattach { job, number, without } => {
                     self.undecided.remove(&job);
-                    if queue.reattached(now, job) {
+                    // One that is silent may have something of it yet.
+                    for (rank, _) in &without {
+                        runner.end_left(*rank, number);
+                    }
+                    if queue.reattached(now, job, &without) {
                         self.numbers.insert(job, number);
                     }
                 }
@@ -105,9 +109,12 @@ impl Reunion {
     }
 }
 
-/// Whether a claim is about a start that is in the log and not over.
-fn is_known(queue: &Queue, claim: &Claim) -> bool {
-    queue.job(claim.job).is_some_and(|job| job.holds_nodes() && claim.is_of(job))
+/// Whether a broker's claim is about a start that is in the log and not over, and has not given the broker
+/// up.
+fn is_known(queue: &Queue, rank: u32, claim: &Claim) -> bool {
+    queue.job(claim.job).is_some_and(|job| {
+        job.holds_nodes() && claim.is_of(job) && !job.lost_ranks().contains(&rank)
+    })
 }
 
 /// The end of tasks that nobody saw.

@@ -1,9 +1,10 @@
 //! The log of the queue as a file.
 //!
 //! Owns: the directory with the log, what is set aside of a damaged one, and the lock that keeps two
-//! brokers from one log. A batch of entries is one write and one fdatasync(2), or nothing: after a
+//! brokers from one log; [`Draft`] is a shorter one that takes its place. A batch of entries is one write and one fdatasync(2), or nothing: after a
 //! failure the file is cut back to what was durable before. It knows no job.
 
+use super::draft::{self, Draft};
 use nix::fcntl::{Flock, FlockArg};
 use quorate_queue::{Entry, JobId, log};
 use std::fs::{self, File, OpenOptions};
@@ -12,15 +13,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The log within the directory.
-const LOG: &str = "events.log";
-/// A log that is being written in place of it.
-const DRAFT: &str = "events.log.draft";
+pub(super) const LOG: &str = "events.log";
 /// Damaged lines, one after another, each with a line before it that says where it stood.
 const DAMAGED: &str = "events.damaged";
 /// Taken by the broker that has the log.
 const LOCK: &str = "lock";
-/// Bytes of a shorter log that are written at once: all of it may be long.
-const PIECE: usize = 256 << 10;
 /// How long another's lock is waited for.
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -80,6 +77,8 @@ pub(super) struct Store {
     length: u64,
     /// The file may be longer than that.
     torn: bool,
+    /// The file has taken the place of another, and a crash of the machine may undo that.
+    unsettled: bool,
     buffer: Vec<u8>,
     _lock: Flock<File>,
 }
@@ -105,7 +104,7 @@ impl Store {
         fs::create_dir_all(dir).map_err(directory)?;
         let lock = options().open(dir.join(LOCK)).map_err(directory)?;
         let lock = take_lock(lock).map_err(|_| StoreError::InUse { path: dir.to_owned() })?;
-        let _ = fs::remove_file(dir.join(DRAFT));
+        draft::sweep(dir);
         let path = dir.join(LOG);
         let read = |source| StoreError::Read { path: path.clone(), source };
         let file = options().read(true).open(&path).map_err(read)?;
@@ -124,6 +123,7 @@ impl Store {
             file,
             length: contents.end as u64,
             torn: contents.torn > 0,
+            unsettled: false,
             buffer: Vec::new(),
             _lock: lock,
         };
@@ -194,52 +194,44 @@ impl Store {
         Ok(())
     }
 
-    /// Puts a shorter log with the same meaning in the place of this one.
-    pub(super) fn compact(
+    /// A shorter log that is to take the place of this one as it is now. Nothing is written yet.
+    pub(super) fn draft(&self) -> Draft {
+        Draft::new(&self.dir, self.length)
+    }
+
+    /// Puts a log that was written for it in the place of this one, with all that this one has got since.
+    /// When that fails this one goes on.
+    pub(super) fn replace(&mut self, mut draft: Draft) -> Result<(), StoreError> {
+        let failed = |dir: &Path, source| StoreError::Compact { path: dir.join(LOG), source };
+        self.mend().map_err(|source| failed(&self.dir, source))?;
+        draft.follow(self.length)?;
+        let (file, length) = draft.take_place().map_err(|source| failed(&self.dir, source))?;
+        // Whatever becomes of the directory: what is appended belongs there from now on.
+        self.file = file;
+        self.length = length;
+        self.unsettled = true;
+        self.mend().map_err(|source| failed(&self.dir, source))
+    }
+
+    /// Puts a log of these entries in the place of this one, at once and whatever this one says.
+    pub(super) fn restart(
         &mut self,
         entries: impl IntoIterator<Item = Entry>,
     ) -> Result<(), StoreError> {
-        let failed = |source| StoreError::Compact { path: self.dir.join(LOG), source };
-        let draft = self.dir.join(DRAFT);
-        let write = || -> io::Result<(File, u64)> {
-            let mut file = options().read(true).open(&draft)?;
-            file.set_len(0)?;
-            let (mut bytes, mut length) = (Vec::with_capacity(2 * PIECE), 0);
-            for entry in entries {
-                log::encode(&entry, &mut bytes);
-                if bytes.len() > PIECE {
-                    length += bytes.len() as u64;
-                    file.write_all(&bytes)?;
-                    bytes.clear();
-                }
-            }
-            length += bytes.len() as u64;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&draft, self.dir.join(LOG))?;
-            File::open(&self.dir)?.sync_all()?;
-            Ok((file, length))
-        };
-        match write() {
-            Ok((file, length)) => {
-                self.file = file;
-                self.length = length;
-                self.torn = false;
-                Ok(())
-            }
-            Err(source) => {
-                let error = failed(source);
-                let _ = fs::remove_file(&draft);
-                Err(error)
-            }
-        }
+        let mut draft = self.draft();
+        draft.write(entries)?;
+        self.replace(draft)
     }
 
-    /// Cuts the file back to what is durable.
+    /// Cuts the file back to what is durable, and makes its place so.
     fn mend(&mut self) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.length)?;
             self.torn = false;
+        }
+        if self.unsettled {
+            File::open(&self.dir)?.sync_all()?;
+            self.unsettled = false;
         }
         Ok(())
     }
@@ -259,95 +251,11 @@ fn take_lock(mut file: File) -> Result<Flock<File>, nix::errno::Errno> {
 }
 
 /// For files that only this user may read: environments are in them.
-fn options() -> OpenOptions {
+pub(super) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600);
     options
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use quorate_queue::{Event, Time};
-
-    fn entry(job: u64) -> Entry {
-        Entry { time: Time(job), job: Some(JobId(job)), event: Event::Hold {} }
-    }
-
-    #[test]
-    fn what_was_appended_is_there_when_it_is_opened_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(dir.path()).unwrap().store;
-        store.append(&[entry(1), entry(2)]).unwrap();
-        store.append(&[entry(3)]).unwrap();
-        assert!(matches!(Store::open(dir.path()), Err(StoreError::InUse { .. })));
-        drop(store);
-        let opened = Store::open(dir.path()).unwrap();
-        assert_eq!(opened.entries, [entry(1), entry(2), entry(3)]);
-        assert!(opened.notes.is_empty());
-    }
-
-    #[test]
-    fn a_torn_end_is_cut_off_before_anything_is_appended() {
-        let dir = tempfile::tempdir().unwrap();
-        Store::open(dir.path()).unwrap().store.append(&[entry(1), entry(2)]).unwrap();
-        let whole = fs::read(dir.path().join(LOG)).unwrap();
-        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-        for cut in first..whole.len() {
-            fs::write(dir.path().join(LOG), &whole[..cut]).unwrap();
-            let mut opened = Store::open(dir.path()).unwrap();
-            assert_eq!(opened.entries, [entry(1)], "cut at {cut}");
-            assert_eq!(opened.notes.len(), usize::from(cut > first));
-            opened.store.append(&[entry(3)]).unwrap();
-            drop(opened);
-            assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(1), entry(3)]);
-        }
-    }
-
-    #[test]
-    fn damaged_lines_are_set_aside_with_the_place_they_stood_at() {
-        let dir = tempfile::tempdir().unwrap();
-        Store::open(dir.path()).unwrap().store.append(&[entry(1), entry(2), entry(3)]).unwrap();
-        let path = dir.path().join(LOG);
-        let text = fs::read_to_string(&path).unwrap().replacen("\"time\":2", "\"time\":9", 1);
-        fs::write(&path, text).unwrap();
-        let opened = Store::open(dir.path()).unwrap();
-        assert_eq!(opened.entries, [entry(1), entry(3)]);
-        assert_eq!(opened.damaged, [JobId(2)]);
-        assert!(opened.notes[0].contains("1 damaged lines"), "{:?}", opened.notes);
-        let aside = fs::read_to_string(dir.path().join(DAMAGED)).unwrap();
-        assert!(aside.starts_with("line 2: its check sum is another\n"), "{aside}");
-    }
-
-    #[test]
-    fn a_compacted_log_takes_more() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(dir.path()).unwrap().store;
-        store.append(&[entry(1), entry(2), entry(3)]).unwrap();
-        store.compact([entry(2)]).unwrap();
-        store.append(&[entry(4)]).unwrap();
-        drop(store);
-        assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(2), entry(4)]);
-    }
-
-    #[test]
-    fn a_full_disk_takes_nothing_and_spoils_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(dir.path()).unwrap().store;
-        store.append(&[entry(1)]).unwrap();
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let file = std::mem::replace(&mut store.file, full);
-        let error = store.append(&[entry(2)]).unwrap_err();
-        assert!(
-            matches!(&error, StoreError::Append { source, .. }
-            if source.kind() == io::ErrorKind::StorageFull),
-            "{error:?}"
-        );
-        // Half a line of it may be there.
-        (&file).write_all(b"630282ed {\"ti").unwrap();
-        store.file = file;
-        store.append(&[entry(3)]).unwrap();
-        drop(store);
-        assert_eq!(Store::open(dir.path()).unwrap().entries, [entry(1), entry(3)]);
-    }
-}
+mod tests;

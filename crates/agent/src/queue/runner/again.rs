@@ -67,6 +67,7 @@ impl Runner {
             number,
             taken: output.taken(),
             age: wall.saturating_sub(Duration::from_millis(began.0)),
+            gone: job.lost_ranks(),
             rereads: input.is_some(),
         };
         tracing::info!(job = %id, number, "a job that went on is led again");
@@ -101,8 +102,14 @@ impl Runner {
 
     /// Has a broker end what it has of a start that is not in the log.
     pub(in crate::queue) fn end_unknown(&self, rank: u32, claim: &Claim) {
-        let (overlay, job) = (self.overlay().clone(), claim.number);
         tracing::warn!(rank, job = %claim.job, "a broker has tasks that nobody knows: they are ended");
+        self.end_left(rank, claim.number);
+    }
+
+    /// Has a broker end what it has of a start, if it is there and has anything. One that is not there has
+    /// ended it by itself before it comes back.
+    pub(in crate::queue) fn end_left(&self, rank: u32, job: u64) {
+        let overlay = self.overlay().clone();
         let what = What::Stop { grace_ms: KILL_GRACE.as_millis() as u64 };
         tokio::spawn(async move {
             let order = protocol::body(&Order { job, what });
@@ -128,6 +135,7 @@ fn claim(held: Held) -> Claim {
         allocated: Time(held.stamp.allocated),
         number: held.number,
         live: held.live,
+        met: held.met,
         broken: held.broken,
     }
 }

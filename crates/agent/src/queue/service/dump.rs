@@ -14,17 +14,24 @@ const LONGEST: usize = 2 << 30;
 
 /// Tells all of the queue, as pieces of text.
 pub(super) async fn dump(keeping: &Keeping, say: &mut Say) -> Over {
-    let text = keeping.look(|queue: &Queue| {
+    let snapshot = keeping.look(|queue: &Queue| {
         let now = queue.jobs().map(|job| job.submitted).max().unwrap_or(Time(0));
+        queue.snapshot(now)
+    });
+    let snapshot = match snapshot.await {
+        Ok(snapshot) => snapshot,
+        Err(closed) => return Over::failed(closed.to_string()),
+    };
+    // Others of this broker go on meanwhile: it may be long.
+    let encode = move || {
         let mut text = Vec::new();
-        for entry in queue.dump(now) {
+        for entry in snapshot.into_dump() {
             log::encode(&entry, &mut text);
         }
         text
-    });
-    let text = match text.await {
-        Ok(text) => text,
-        Err(closed) => return Over::failed(closed.to_string()),
+    };
+    let Ok(text) = tokio::task::spawn_blocking(encode).await else {
+        return Over::failed("writing the dump failed");
     };
     for piece in text.chunks(PIECE) {
         if !say.send(kind::ANSWER, piece).await {
