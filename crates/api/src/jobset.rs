@@ -9,6 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
+/// `apiVersion` of a JobSet.
+pub const API_VERSION: &str = "jobset.x-k8s.io/v1alpha2";
+/// `kind` of a JobSet.
+pub const KIND: &str = "JobSet";
+
 /// Labels and annotations that the JobSet controller puts on its Jobs and their pods.
 pub mod label {
     /// The JobSet's name.

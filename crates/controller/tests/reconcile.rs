@@ -584,9 +584,49 @@ async fn a_pod_that_hangs_on_a_lost_node_has_failed_by_a_disruption_and_goes() {
     assert_eq!(failed["status"]["phase"], "Failed");
     assert_eq!(failed["status"]["conditions"][0]["type"], "DisruptionTarget");
     assert_eq!(failed["status"]["conditions"][0]["reason"], "NodeLost");
-    let (first, note) = call(Method::PATCH, "/jobsets/hello");
+    let (noted, note) = call(Method::PATCH, "/jobsets/hello");
     assert_eq!(note["metadata"]["annotations"]["quorate.dev/lost-nodes"], "n2");
-    assert!(first > before && before > last, "new pods must not go where this one was");
+    let (first, template) = call(Method::POST, "/podtemplates");
+    assert_eq!(template["metadata"]["ownerReferences"][0]["uid"], jobset["metadata"]["uid"]);
+    assert_eq!(template["metadata"]["annotations"]["quorate.dev/lost-nodes"], "n2");
+    let order = [first, noted, before, last];
+    assert!(order.is_sorted_by(|a, b| a > b), "new pods must not go where this one was: {order:?}");
+}
+
+#[tokio::test]
+async fn a_note_of_lost_nodes_takes_the_place_of_an_earlier_one_and_goes_in_time() {
+    let world = World::new(hello());
+    world.settle().await;
+    let path = format!("{JOBSETS}/hello");
+    let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let template = format!("{CORE}/podtemplates/quorate-lost-nodes-{uid}");
+    // Of a controller that died before it had noted that on the JobSet.
+    let metadata = json!({"name": format!("quorate-lost-nodes-{uid}"), "namespace": "hpc"});
+    world.server.store(&template, json!({"metadata": metadata}));
+    let pod = format!("{CORE}/pods/hello-worker-0-1-abcde");
+    let metadata = json!({
+        "name": "hello-worker-0-1-abcde", "namespace": "hpc",
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {
+            "quorate.dev/cluster": "hello", "quorate.dev/group": "worker",
+            "jobset.sigs.k8s.io/jobset-uid": uid,
+        },
+    });
+    let spec = json!({"nodeName": "n2", "containers": [{"name": "main"}]});
+    world.server.store(&pod, json!({"metadata": metadata, "spec": spec}));
+    world.watch();
+    world.look().await.unwrap();
+    let noted = &world.server.get(&template).unwrap()["metadata"]["annotations"];
+    assert_eq!(noted["quorate.dev/lost-nodes"], "n2");
+
+    let mut jobset = world.server.get(&path).unwrap();
+    jobset["metadata"]["annotations"]["quorate.dev/lost-until"] = json!("2026-01-01T00:00:00Z");
+    world.server.store(&path, jobset);
+    world.watch();
+    world.look().await.unwrap();
+    assert!(world.server.get(&template).is_none());
+    let jobset = world.server.get(&path).unwrap();
+    assert!(jobset["metadata"]["annotations"].get("quorate.dev/lost-nodes").is_none(), "{jobset}");
 }
 
 #[tokio::test]

@@ -15,9 +15,10 @@ pub const ROLE: &str = "quorate.dev/role";
 pub const WORKER_ROLE: &str = "worker";
 /// What the user asked for and a living cluster cannot take ([`crate::identity`]).
 pub const SPEC_HASH: &str = "quorate.dev/spec-hash";
-/// Nodes that do not answer. On the JobSet of a cluster: a label (`true`) by which the admission
-/// policy of the chart finds it, and an annotation with the nodes' names, separated by commas. On a pod:
-/// the annotation, with the nodes that the policy keeps it off.
+/// Nodes that do not answer. On the JobSet of a cluster: an annotation with the nodes' names, separated by
+/// commas. On the PodTemplate that says so to the admission policy of the chart: that annotation, and a label
+/// (`true`) by which the policy finds it. On a pod: the annotation, with the nodes that the policy keeps it
+/// off.
 pub const LOST_NODES: &str = "quorate.dev/lost-nodes";
 /// When the annotation [`LOST_NODES`] of a JobSet has had its time (RFC 3339).
 pub const LOST_UNTIL: &str = "quorate.dev/lost-until";

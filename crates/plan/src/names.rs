@@ -37,6 +37,12 @@ pub fn network_policy(cluster: &ValidatedMiniCluster) -> String {
     cluster.name.to_string()
 }
 
+/// The PodTemplate that says which nodes the next pods of a JobSet are kept off. The UID makes the name the
+/// JobSet's alone, so that nobody has to look whose it is.
+pub fn lost_nodes(jobset_uid: &str) -> String {
+    format!("quorate-lost-nodes-{jobset_uid}")
+}
+
 /// Names inside of a pod; `quorate_api::validate` keeps users away from their prefix.
 pub mod pod {
     /// The init container that brings the agent.

@@ -178,6 +178,17 @@ program: {{parallel: {{command: [sleep, '3600'], tasks: 2}}}}",
     );
     lab.minicluster(name, &cluster);
     lab.state(name, "Running");
+    // As a controller leaves it that dies before it has noted on the JobSet what it says here.
+    let jobset = lab.of("jobset", name).remove(0);
+    let note = format!("quorate-lost-nodes-{}", jobset["metadata"]["uid"].as_str().unwrap());
+    let template = format!(
+        "apiVersion: v1
+kind: PodTemplate
+metadata: {{name: {note}}}
+template: {{spec: {{containers: [{{name: none, image: none}}]}}}}
+"
+    );
+    lab.create(&template).unwrap();
     lab.cluster.cut_node(lost).unwrap();
     let told = |verb: &str, resource: &str| {
         let asked = trail::of(&lab.cluster, ACCOUNT);
@@ -185,6 +196,8 @@ program: {{parallel: {{command: [sleep, '3600'], tasks: 2}}}}",
     };
     lab.eventually("a pod is given up", || told("patch", "pods/status"), |told| *told);
     lab.eventually("it is deleted", || told("delete", "pods"), |told| *told);
+    let said = lab.get("podtemplate", &note).unwrap();
+    assert_eq!(said["metadata"]["annotations"]["quorate.dev/lost-nodes"], lost.name(), "{said}");
     lab.kubectl(&["delete", "mc", name]).unwrap();
     lab.cluster.heal_node(lost).unwrap();
 }

@@ -3,6 +3,7 @@
 
 mod create;
 mod error;
+mod keep_off;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -89,16 +90,7 @@ pub async fn apply(
                 patch_object::<Job>(context, key, job, &patch).await?
             }
             Action::KeepOff { uid, lost_nodes } => {
-                tracing::info!(
-                    mc.ns = key.namespace,
-                    mc.name = key.name,
-                    nodes = ?lost_nodes.nodes,
-                    "keeps new pods off nodes that do not answer"
-                );
-                let mut metadata = lost_nodes.metadata();
-                metadata["uid"] = json!(uid);
-                let patch = json!({"metadata": metadata});
-                patch_object::<JobSet>(context, key, &key.name, &patch).await?
+                keep_off::keep_off(context, key, uid, lost_nodes).await?
             }
             Action::Excuse { pod, uid, why } => {
                 tracing::info!(
