@@ -113,10 +113,18 @@ fn trouble(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<EventDraf
 pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: usize) -> Pace {
     let progress = progress(starting);
     let quorate = |status| reading(status, conditions::QUORATE).is_some_and(|q| q.status == "True");
+    let gathers = quorate(new) && new.online < new.size && progress > PROGRESS;
     let Some(old) = old else {
         let refused = reading(new, conditions::ACCEPTED).is_some_and(|one| one.status == "False");
-        let soon = progress == PROGRESS || refused || quorate(new) || new.failure.is_some();
-        return if soon { Pace::Now } else { Pace::Within(progress) };
+        return if refused || new.failure.is_some() || progress == PROGRESS {
+            Pace::Now
+        } else if gathers {
+            Pace::Within(LAST_BROKERS)
+        } else if quorate(new) {
+            Pace::Now
+        } else {
+            Pace::Within(progress)
+        };
     };
     if old == new {
         return Pace::Nothing;
@@ -135,6 +143,9 @@ pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: 
     }
     if ended(new) && !ended(old) {
         return Pace::Within(JOBSET_ENDS);
+    }
+    if gathers && !quorate(old) {
+        return Pace::Within(LAST_BROKERS);
     }
     if quorate(new) && !quorate(old) && new.state == Some(State::Starting) {
         return Pace::Within(PROGRAM_STARTS);
@@ -155,6 +166,8 @@ fn progress(starting: usize) -> Duration {
     PROGRESS_OF_EACH.saturating_mul(starting).clamp(PROGRESS, SLOWEST_PROGRESS)
 }
 
+/// The last brokers of many clusters are seen a moment after the quorum; then one write tells both.
+const LAST_BROKERS: Duration = Duration::from_secs(1);
 /// The program starts right after the quorum; one write tells both.
 const PROGRAM_STARTS: Duration = Duration::from_millis(200);
 /// JobSet completes about 3.5 s after its launcher; then one write tells both.
@@ -165,8 +178,9 @@ const LOSS: Duration = Duration::from_millis(300);
 const COUNTS: Duration = Duration::from_secs(5);
 /// Pods and brokers on their way up.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// With many clusters on their way there are no more than ten such writes a second in all.
-const PROGRESS_OF_EACH: Duration = Duration::from_millis(100);
+/// With many clusters on their way there are no more than five such writes a second in all: ten take a tenth
+/// of the processor on which their pods are waited for.
+const PROGRESS_OF_EACH: Duration = Duration::from_millis(200);
 /// Nobody wants to wait longer to see a table move.
 const SLOWEST_PROGRESS: Duration = Duration::from_mins(2);
 

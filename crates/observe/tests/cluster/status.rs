@@ -328,16 +328,38 @@ fn the_progress_of_a_thousand_clusters_leaves_the_server_to_their_pods() {
     let mut more = start.clone();
     more.online = Some(3);
     let seconds = |seconds| Pace::Within(Duration::from_secs(seconds));
-    for (starting, span) in [(20, 2), (100, 10), (600, 60), (1_000_000, 120)] {
+    for (starting, span) in [(10, 2), (100, 20), (300, 60), (1_000_000, 120)] {
         assert_eq!(pace(Some(&start), &more, starting), seconds(span), "{starting}");
     }
-    assert_eq!(pace(None, &start, 20), Pace::Now);
-    assert_eq!(pace(None, &start, 100), seconds(10));
+    assert_eq!(pace(None, &start, 10), Pace::Now);
+    assert_eq!(pace(None, &start, 100), seconds(20));
     // What programs wait for does not wait.
-    assert_eq!(pace(Some(&start), &look(&read(READY)), 1000), Pace::Now);
-    assert_eq!(pace(None, &look(&read(READY)), 1000), Pace::Now);
+    let mut up = look(&read(READY));
+    up.online = up.size;
+    assert_eq!(pace(Some(&start), &up, 1000), Pace::Now);
+    assert_eq!(pace(None, &up, 1000), Pace::Now);
     let refused = look(&read(include_str!("causes/refused-by-a-webhook.yaml")));
     assert_eq!(pace(None, &refused, 1000), Pace::Now);
+}
+
+/// Pods of a cluster become ready one after the other: without it each of a thousand was written of twice.
+#[test]
+fn among_a_thousand_clusters_the_quorum_is_told_with_the_brokers_that_come_right_behind_it() {
+    let start = look(&read("kind: Scene\n"));
+    let mut up = look(&read(READY));
+    up.online = up.size;
+    let mut first = up.clone();
+    first.online = up.online.map(|all| all - 1);
+    let second = Pace::Within(Duration::from_secs(1));
+    assert_eq!(pace(Some(&start), &first, 1000), second);
+    assert_eq!(pace(None, &first, 1000), second);
+    assert_eq!(pace(Some(&start), &up, 1000), Pace::Now, "nobody else comes");
+    assert_eq!(
+        pace(Some(&start), &first, 10),
+        Pace::Now,
+        "there is nobody to spare the writes for"
+    );
+    assert_eq!(pace(None, &first, 10), Pace::Now);
 }
 
 #[test]
