@@ -3,6 +3,7 @@
 //! that kwok plays, so that all time is the controllers' and the API server's.
 
 mod contestant;
+mod costs;
 mod quiet;
 
 use crate::Lab;
@@ -14,6 +15,7 @@ use crate::bench::process;
 use crate::bench::watch::{Depth, Watch};
 use anyhow::{Context as _, Result, anyhow};
 use contestant::Contestant;
+use costs::Costs;
 use k8s_openapi::jiff::Timestamp;
 use quorate_testbed::api::Api;
 use quorate_testbed::{Cluster, Shape, cluster};
@@ -55,6 +57,8 @@ struct Round {
     last_pod: f64,
     /// Processor time until the last thing was made, in seconds.
     processor: Option<f64>,
+    /// What all parts of the control plane took until the last pod was there.
+    costs: Costs,
 }
 
 /// Measures everything.
@@ -68,6 +72,11 @@ pub fn run(options: &Options) -> Result<()> {
     Figure::new("the same, ratio to plain JobSets", "x", &[ours.last_pod / plain.last_pod])
         .target(1.1)
         .tell();
+    let what = format!("{} x {PODS} pods, processor time", options.clusters);
+    ours.costs.tell(&what, None);
+    plain.costs.tell(&what, Some("JobSet"));
+    let ratio = ours.costs.all() / plain.costs.all();
+    Figure::new("the same of all, ratio to plain JobSets", "x", &[ratio]).tell();
     if options.peers.is_empty() {
         return Ok(());
     }
@@ -185,6 +194,7 @@ fn measure(
     // The slowest peer takes two seconds for one.
     let limit = Duration::from_mins(2) + Duration::from_secs(3) * u32::try_from(count)?;
     let before = pid.map(process::processor_time).transpose()?;
+    let spent = Costs::so_far(cluster, pid)?;
     let first = Instant::now();
     let (made, processor) = thread::scope(|scope| -> Result<_> {
         let posts: Vec<_> = apis
@@ -207,6 +217,7 @@ fn measure(
         Ok((made, taken.map(|taken| taken.as_secs_f64())))
     })?;
     let pods = pods.added(count * PODS, limit)?;
+    let costs = Costs::so_far(cluster, pid)?.since(&spent);
     let created = parents.added(count, limit)?;
     let since = |moments: &BTreeMap<String, Instant>| {
         let last = moments.values().max().copied().unwrap_or(first);
@@ -224,5 +235,6 @@ fn measure(
         last_child: since(&made),
         last_pod: since(&pods),
         processor,
+        costs,
     })
 }
