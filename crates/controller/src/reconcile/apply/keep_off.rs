@@ -11,7 +11,7 @@ use quorate_observe::{LostNodes, Obstacle};
 use quorate_plan::names;
 use serde_json::json;
 
-use super::{ApplyError, Verdict, api, delete, judge, kind, patch_object};
+use super::{ApplyError, Verdict, api, delete, judge, kind, outcome, patch_object};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::watch::Key;
 
@@ -59,11 +59,9 @@ async fn create(
     let params =
         PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let sent = api::<PodTemplate>(context, &key.namespace).create(&params, &template).await;
-    match sent.as_ref().map_err(judge) {
-        Err(Verdict::Exists) => Ok(None),
-        _ => {
-            let name = names::lost_nodes(uid);
-            super::outcome(sent, "create", &kind::<PodTemplate>(), &name).map(Some)
-        }
+    if let Err(Verdict::Exists) = sent.as_ref().map_err(judge) {
+        return Ok(None);
     }
+    let name = names::lost_nodes(uid);
+    outcome(sent, "create", &kind::<PodTemplate>(), &name).map(Some)
 }
