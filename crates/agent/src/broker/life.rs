@@ -14,7 +14,7 @@ use super::services::{Launching, Services};
 use super::shell::{Ends, Shell};
 use super::verbs;
 use crate::local::server;
-use crate::net::resolve::Resolver;
+use crate::net::resolve::{Pace, Resolver};
 use crate::net::tls::Tls;
 use crate::report::leave_report;
 use crate::settings::{Flags, Settings, termination_log};
@@ -39,9 +39,12 @@ pub(crate) const PID_FILE: &str = "broker.pid";
 const ADDRESS_WAIT: Duration = Duration::from_secs(3);
 /// The pause between two tries.
 const ADDRESS_STEP: Duration = Duration::from_millis(5);
-/// The longest wait between two tries to find a parent in a small cluster. Questions to name servers have
-/// four forms, so each is asked again after about a second, when its absence is forgotten.
+/// The longest wait between two tries to find a parent in a small cluster.
 const SHORTEST_LIMIT: Millis = Millis(300);
+/// The shortest between two questions for its name.
+const SOONEST: Millis = Millis(20);
+/// A dial waits so long for the name of a parent before it says that there is none.
+const NAME_WAIT: Millis = Millis(1_000);
 
 /// Be this pod's broker: the command of the pod's main container
 #[derive(Debug, clap::Args)]
@@ -127,8 +130,9 @@ async fn live(
     let book = settings.book.clone();
     let own = book.as_ref().and_then(|book| book.get(&settings.rank).copied());
     let listener = listen(&settings, listener, own)?;
-    let dialer = Dialer { tls: tls.clone(), resolver: Resolver::default(), book };
     let config = node_config(&settings, &inventory)?;
+    let pace = pace(config.size, &config.timing);
+    let dialer = Dialer { tls: tls.clone(), resolver: Resolver::default(), pace, book };
     tracing::info!(
         rank = settings.rank,
         attempt = settings.attempt,
@@ -271,6 +275,19 @@ fn timing(settings: &Settings) -> anyhow::Result<Timing> {
 /// most. All brokers of a large one together ask name servers some thousand times a second.
 fn longest_wait(size: u32, usual: &Timing) -> Millis {
     Millis(u64::from(size).clamp(SHORTEST_LIMIT.0, usual.dial_backoff_max.0))
+}
+
+/// How the name of a parent is waited for. All brokers of a cluster together ask a name server a thousand
+/// times a second at the most, and less and less often.
+fn pace(size: u32, timing: &Timing) -> Pace {
+    let span = |millis: Millis| Duration::from_millis(millis.0);
+    Pace {
+        shortest: span(
+            Millis(u64::from(size)).clamp(SOONEST, timing.dial_backoff_max.max(SOONEST)),
+        ),
+        longest: span(timing.dial_backoff_max),
+        patience: span(NAME_WAIT.min(Millis(timing.dial_timeout.0 / 2))),
+    }
 }
 
 /// Milliseconds since the Unix epoch, for reports.

@@ -8,7 +8,7 @@
 use super::observe::{Counters, Observers};
 use super::services::Services;
 use crate::logs::chain;
-use crate::net::resolve::{AddressBook, Names, Resolver};
+use crate::net::resolve::{AddressBook, Names, Pace, Resolver};
 use crate::net::tls::{Caller, Stream, Tls, TlsError};
 use bytes::BytesMut;
 use quorate_contract::AgentConfig;
@@ -62,6 +62,8 @@ pub(super) enum FromNet {
 pub(super) struct Dialer {
     pub(super) tls: Arc<Tls>,
     pub(super) resolver: Resolver,
+    /// How names that are not there yet are waited for.
+    pub(super) pace: Pace,
     /// Replaces names in clusters without DNS.
     pub(super) book: Option<AddressBook>,
 }
@@ -100,7 +102,7 @@ impl Dialer {
             service: config.service_name(rank).ok_or_else(unknown)?,
             host: config.host_name(rank).ok_or_else(unknown)?,
         };
-        let found = self.resolver.resolve(&names).await;
+        let found = self.resolver.resolve(&names, self.pace).await;
         let found = found.map_err(|error| DialFailure::Unreachable(error.to_string()))?;
         let port = config.port(rank);
         Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())

@@ -1,5 +1,6 @@
 //! The part of the DNS message format (RFC 1035 section 4, RFC 3596) that a stub resolver for
-//! addresses needs: questions for A and AAAA, and answers with CNAME chains.
+//! addresses needs: questions for A and AAAA, answers with CNAME chains, and questions that only ask
+//! whether there is such a name.
 //!
 //! Pure: bytes in, data out. Every length is checked; compression pointers must point backwards,
 //! so that no message can make the reader loop.
@@ -18,15 +19,22 @@ const TYPE_A: u16 = 1;
 const TYPE_CNAME: u16 = 5;
 const TYPE_AAAA: u16 = 28;
 const TYPE_OPT: u16 = 41;
+/// Types for private use (RFC 6895 section 3.1): nobody has records of them.
+const PRIVATE_TYPES: std::ops::RangeInclusive<u16> = 65_280..=65_534;
 const CLASS_IN: u16 = 1;
 
-/// Which addresses are asked for.
+/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// A records.
     V4,
     /// AAAA records.
     V6,
+    /// Only whether the name is there: records of one of 255 types that nobody has, by number. A name that
+    /// exists has none of them, one that does not is said not to (RFC 2308 section 2). Caches keep
+    /// answers apart by type, so the answer of each number is looked up anew, and that for addresses is
+    /// not put into a cache before there are any.
+    Presence(u8),
 }
 
 impl Family {
@@ -34,6 +42,10 @@ impl Family {
         match self {
             Self::V4 => TYPE_A,
             Self::V6 => TYPE_AAAA,
+            Self::Presence(number) => {
+                let count = PRIVATE_TYPES.end() - PRIVATE_TYPES.start() + 1;
+                PRIVATE_TYPES.start() + u16::from(number) % count
+            }
         }
     }
 }
@@ -84,7 +96,7 @@ pub enum DnsError {
     Unrelated,
 }
 
-/// The bytes that ask for a name's addresses. The name has no final dot.
+/// The bytes that ask about a name. The name has no final dot.
 pub fn question(id: u16, name: &str, family: Family, form: Form) -> Result<Vec<u8>, DnsError> {
     if name.is_empty() || name.len() > 253 {
         return Err(DnsError::Name);

@@ -2,21 +2,23 @@
 //! caching would hide pods that have just come.
 //!
 //! Each look-up reads `/etc/hosts` and `/etc/resolv.conf` anew (they are small, and a kubelet may
-//! write them late), asks for A and AAAA, and keeps nothing. "No such name" means "not yet": the
-//! caller tries again by its own back-off, and puts its questions in another [`Form`] each time, so
-//! that a server's memory of the name's absence does not hide it either.
+//! write them late), and keeps nothing. "No such name" means "not yet": a broker mostly starts before
+//! others can know the address of its parent. So it asks again at short intervals, and for nothing but
+//! whether the name is there ([`Family::Presence`]), each time in words that no cache has heard yet: a
+//! server's memory of the name's absence would hide it for seconds, from all that ask. Only then A and
+//! AAAA are asked for, in a [`Form`] of which nobody can have kept an absence.
 
 use super::dns::{self, Answer, Family, Form};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 mod files;
 
@@ -24,6 +26,10 @@ pub use files::{ResolvConf, hosts_lookup};
 
 /// The longest wait for one server, whatever resolv.conf says: the caller tries again anyway.
 const WAIT_LIMIT: Duration = Duration::from_secs(2);
+/// The same when it was only asked whether a name is there: the next question is better than a long wait.
+const PRESENCE_WAIT: Duration = Duration::from_millis(200);
+/// What of the time waited so far a name may be found late by.
+const LATENESS: u32 = 20;
 
 /// One rank's names, in the order in which they are tried after the hosts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,19 +61,50 @@ pub enum ResolveError {
     },
 }
 
+/// How often a name that is not there yet is asked for: soon again at first, then in proportion to the time
+/// that it has been missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The shortest wait between two questions.
+    pub shortest: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// After so long without the name the caller is told that there is none yet.
+    pub patience: Duration,
+}
+
+impl Pace {
+    /// The wait before the next question about a name that has been missing for so long.
+    fn pause(&self, missing: Duration) -> Duration {
+        (missing / LATENESS).clamp(self.shortest, self.longest.max(self.shortest))
+    }
+}
+
 /// Looks names up.
 #[derive(Clone, Debug)]
 pub struct Resolver {
     hosts: PathBuf,
     resolv_conf: PathBuf,
-    /// Look-ups so far.
+    /// Look-ups for addresses, and questions for presence, so far.
     turns: Arc<AtomicU8>,
+    questions: Arc<AtomicU8>,
+    /// Names that are waited for, and since when.
+    missing: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 impl Default for Resolver {
     fn default() -> Self {
         Self::new("/etc/hosts", "/etc/resolv.conf")
     }
+}
+
+/// What is known of a name without asking for its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    There,
+    Absent,
+    /// No server can tell.
+    Unknown,
 }
 
 /// What one server said about one name, both families together.
@@ -80,42 +117,135 @@ enum Verdict {
 impl Resolver {
     /// A resolver that reads these files.
     pub fn new(hosts: impl Into<PathBuf>, resolv_conf: impl Into<PathBuf>) -> Self {
-        Self { hosts: hosts.into(), resolv_conf: resolv_conf.into(), turns: Arc::default() }
+        // Brokers that start together must not all put their questions in the same words.
+        let first = random_id().map_or(0, |id| id.to_be_bytes()[0]);
+        Self {
+            hosts: hosts.into(),
+            resolv_conf: resolv_conf.into(),
+            turns: Arc::default(),
+            questions: Arc::new(AtomicU8::new(first)),
+            missing: Arc::default(),
+        }
     }
 
-    /// A rank's addresses, IPv4 first, never empty.
-    pub async fn resolve(&self, names: &Names) -> Result<Vec<IpAddr>, ResolveError> {
+    /// A rank's addresses, IPv4 first, never empty. Waits for a name that is not there yet.
+    pub async fn resolve(&self, names: &Names, pace: Pace) -> Result<Vec<IpAddr>, ResolveError> {
+        let read = || {
+            let conf = std::fs::read_to_string(&self.resolv_conf).unwrap_or_default();
+            (self.in_hosts(names), ResolvConf::parse(&conf))
+        };
+        self.wait(names, pace, read).await
+    }
+
+    /// Waits for a name by what the two files say at each time.
+    async fn wait(
+        &self,
+        names: &Names,
+        pace: Pace,
+        read: impl Fn() -> (Option<Vec<IpAddr>>, ResolvConf),
+    ) -> Result<Vec<IpAddr>, ResolveError> {
+        let now = Instant::now();
+        let since = *self.waited_for().entry(names.full.clone()).or_insert(now);
+        let found = loop {
+            let (found, conf) = read();
+            if let Some(found) = found {
+                break Ok(found);
+            }
+            match self.presence(&conf, names).await {
+                // Nobody asked for its addresses before it was there.
+                Presence::There => break look_up(&conf, names, &FRESH_FORMS).await,
+                // A server may know nothing of such questions.
+                Presence::Unknown => {
+                    let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+                    break look_up(&conf, names, &[Form::of_turn(turn)]).await;
+                }
+                // Or take a name without such records for one that is not there.
+                Presence::Absent if now.elapsed() >= pace.patience => {
+                    break look_up(&conf, names, &[Form::default()]).await;
+                }
+                Presence::Absent => sleep(pace.pause(since.elapsed())).await,
+            }
+        };
+        if found.is_ok() {
+            self.waited_for().remove(&names.full);
+        }
+        found
+    }
+
+    fn waited_for(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_hosts(&self, names: &Names) -> Option<Vec<IpAddr>> {
         let hosts = std::fs::read_to_string(&self.hosts).unwrap_or_default();
-        for name in [&names.full, &names.service, &names.host] {
-            let found = hosts_lookup(&hosts, name);
-            if !found.is_empty() {
-                return Ok(found);
-            }
+        let names = [&names.full, &names.service, &names.host];
+        names.iter().map(|name| hosts_lookup(&hosts, name)).find(|found| !found.is_empty())
+    }
+
+    /// Whether there is a full name, by our own guess of the domain or by that of resolv.conf.
+    async fn presence(&self, conf: &ResolvConf, names: &Names) -> Presence {
+        let family = Family::Presence(self.questions.fetch_add(1, Ordering::Relaxed));
+        let completed = conf.candidates(&names.service).into_iter().next();
+        let own = presence(conf, &names.full, family);
+        match completed.filter(|completed| *completed != names.full) {
+            None => own.await,
+            Some(completed) => match tokio::join!(own, presence(conf, &completed, family)) {
+                (Presence::There, _) | (_, Presence::There) => Presence::There,
+                (Presence::Absent, _) | (_, Presence::Absent) => Presence::Absent,
+                (Presence::Unknown, Presence::Unknown) => Presence::Unknown,
+            },
         }
-        let conf = std::fs::read_to_string(&self.resolv_conf).unwrap_or_default();
-        let conf = ResolvConf::parse(&conf);
-        let mut candidates = vec![names.full.clone()];
-        for candidate in conf.candidates(&names.service) {
-            if !candidates.contains(&candidate) {
-                candidates.push(candidate);
-            }
+    }
+}
+
+/// The forms for a name that is there, the plain one last: it alone may have been used before.
+const FRESH_FORMS: [Form; 4] = [
+    Form { checking_disabled: true, dnssec_ok: false },
+    Form { checking_disabled: false, dnssec_ok: true },
+    Form { checking_disabled: true, dnssec_ok: true },
+    Form { checking_disabled: false, dnssec_ok: false },
+];
+
+/// Asks for the addresses of all candidates, in one form after the other until there is one.
+async fn look_up(
+    conf: &ResolvConf,
+    names: &Names,
+    forms: &[Form],
+) -> Result<Vec<IpAddr>, ResolveError> {
+    let mut candidates = vec![names.full.clone()];
+    for candidate in conf.candidates(&names.service) {
+        if !candidates.contains(&candidate) {
+            candidates.push(candidate);
         }
-        let form = Form::of_turn(self.turns.fetch_add(1, Ordering::Relaxed));
-        let mut failure = None;
-        let mut answered = false;
+    }
+    let mut failure = None;
+    let mut answered = false;
+    for &form in forms {
         for candidate in &candidates {
-            match ask_servers(&conf, candidate, form).await {
+            match ask_servers(conf, candidate, form).await {
                 Verdict::Found(addresses) => return Ok(addresses),
                 Verdict::None => answered = true,
                 Verdict::Failed(why) => failure = Some(why),
             }
         }
-        let name = names.full.clone();
-        match failure {
-            Some(last) if !answered => Err(ResolveError::NoServer { name, last }),
-            _ => Err(ResolveError::NotYet { name }),
+    }
+    let name = names.full.clone();
+    match failure {
+        Some(last) if !answered => Err(ResolveError::NoServer { name, last }),
+        _ => Err(ResolveError::NotYet { name }),
+    }
+}
+
+/// Asks one server after the other, once, whether there is a name.
+async fn presence(conf: &ResolvConf, name: &str, family: Family) -> Presence {
+    for &server in &conf.servers {
+        match ask_family(server, name, family, Form::default(), PRESENCE_WAIT).await {
+            Ok(Answer::Addresses(_)) => return Presence::There,
+            Ok(Answer::NoName) => return Presence::Absent,
+            Ok(Answer::Failed(_) | Answer::Truncated) | Err(_) => {}
         }
     }
+    Presence::Unknown
 }
 
 /// Asks one server after the other, `attempts` times around, until one can tell.

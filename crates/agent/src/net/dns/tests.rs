@@ -61,6 +61,19 @@ fn verdicts_are_told_apart() {
 }
 
 #[test]
+fn whether_a_name_is_there_is_asked_without_asking_for_addresses() {
+    let presence = Family::Presence(7);
+    let there = reply(7, "a.b", presence, 0, &[]);
+    assert_eq!(answer(&there, 7, "a.b", presence), Ok(Answer::Addresses(Vec::new())));
+    assert_eq!(answer(&reply(7, "a.b", presence, 3, &[]), 7, "a.b", presence), Ok(Answer::NoName));
+    assert_eq!(answer(&there, 7, "a.b", Family::Presence(8)), Err(DnsError::Unrelated));
+    let types: std::collections::HashSet<u16> =
+        (0..=u8::MAX).map(|number| Family::Presence(number).code()).collect();
+    assert_eq!(types.len(), 255);
+    assert!(types.iter().all(|code| (65_280..65_535).contains(code)), "{types:?}");
+}
+
+#[test]
 fn pointers_that_do_not_go_back_are_refused() {
     let mut bytes = reply(7, "a.b", Family::V4, 0, &[]);
     bytes[7] = 1;

@@ -14,6 +14,8 @@ struct Zone {
     dropped: HashMap<String, u32>,
     /// Keeps what was absent, for ever, by all that a cache distinguishes: the bytes behind the id.
     absent: Option<HashSet<Vec<u8>>>,
+    /// The answer code for questions of other types than A and AAAA, where it is always the same.
+    addresses_alone: Option<u8>,
     asked: Vec<String>,
 }
 
@@ -26,8 +28,13 @@ fn reply(zone: &mut Zone, question: &[u8], tcp: bool) -> Option<Vec<u8>> {
         at += length + 1;
     }
     let name = name.join(".");
-    let v6 = question[at + 2] == 28;
+    let kind = u16::from_be_bytes([question[at + 1], question[at + 2]]);
     zone.asked.push(name.clone());
+    if kind > 28 && zone.addresses_alone.is_some() {
+        let mut bytes = question[..at + 5].to_vec();
+        (bytes[2], bytes[3], bytes[11]) = (0x81, 0x80 | zone.addresses_alone.unwrap(), 0);
+        return Some(bytes);
+    }
     if let Some(left) = zone.dropped.get_mut(&name).filter(|left| !tcp && **left > 0) {
         *left -= 1;
         return None;
@@ -41,10 +48,12 @@ fn reply(zone: &mut Zone, question: &[u8], tcp: bool) -> Option<Vec<u8>> {
     }
     let data: Vec<u8> = if !known {
         Vec::new()
-    } else if v6 {
+    } else if kind == 28 {
         zone.v6.get(&name).map(|a| a.octets().to_vec()).unwrap_or_default()
-    } else {
+    } else if kind == 1 {
         zone.v4.get(&name).map(|a| a.to_vec()).unwrap_or_default()
+    } else {
+        Vec::new()
     };
     let mut bytes = question[..at + 5].to_vec();
     let truncated = !tcp && zone.truncated.contains(&name);
@@ -132,9 +141,6 @@ async fn a_name_that_comes_later_is_found_at_once() {
 #[tokio::test]
 async fn a_name_that_was_asked_for_too_early_is_not_hidden_by_the_servers_memory() {
     let (server, zone) = serve(Zone { absent: Some(HashSet::new()), ..Zone::default() }).await;
-    let dir = tempfile::tempdir().unwrap();
-    let resolver = Resolver::new(dir.path().join("hosts"), dir.path().join("resolv.conf"));
-    let names = Names { full: "w.mc".into(), service: "w.mc".into(), host: "w".into() };
     let look = |form| async move { ask_servers(&conf(server), "w.mc", form).await };
     assert!(matches!(look(Form::of_turn(0)).await, Verdict::None));
     zone.lock().unwrap().v4.insert("w.mc".into(), [10, 0, 0, 1]);
@@ -142,11 +148,83 @@ async fn a_name_that_was_asked_for_too_early_is_not_hidden_by_the_servers_memory
     for turn in 1..4 {
         assert!(matches!(look(Form::of_turn(turn)).await, Verdict::Found(_)), "{turn}");
     }
-    // A resolver that has no server to ask still takes its turns.
-    for turn in 1..=3 {
-        assert!(resolver.resolve(&names).await.is_err());
-        assert_eq!(resolver.turns.load(Ordering::Relaxed), turn);
+}
+
+const PACE: Pace = Pace {
+    shortest: Duration::from_millis(1),
+    longest: Duration::from_millis(5),
+    patience: Duration::from_millis(100),
+};
+
+fn w() -> Names {
+    Names { full: "w.mc".into(), service: "w.mc".into(), host: "w".into() }
+}
+
+/// The name comes after so many questions.
+async fn comes_after(
+    questions: usize,
+    zone: Zone,
+    resolver: &Resolver,
+    pace: Pace,
+) -> Result<Vec<IpAddr>, ResolveError> {
+    let (server, zone) = serve(zone).await;
+    let comes = async {
+        while zone.lock().unwrap().asked.len() < questions {
+            sleep(Duration::from_millis(1)).await;
+        }
+        zone.lock().unwrap().v4.insert("w.mc".into(), [10, 0, 0, 1]);
+    };
+    let conf = ResolvConf { search: Vec::new(), ..conf(server) };
+    let names = w();
+    tokio::join!(resolver.wait(&names, pace, || (None, conf.clone())), comes).0
+}
+
+#[tokio::test]
+async fn a_name_is_found_as_soon_as_it_is_there_by_a_server_that_never_forgets() {
+    let resolver = Resolver::default();
+    let pace = Pace { patience: Duration::from_secs(60), ..PACE };
+    let zone = Zone { absent: Some(HashSet::new()), ..Zone::default() };
+    let found = comes_after(20, zone, &resolver, pace).await.unwrap();
+    assert_eq!(found, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
+    assert!(resolver.waited_for().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_knows_addresses_alone_is_asked_for_them() {
+    // NXDOMAIN for all else, then NOTIMP.
+    for code in [3, 4] {
+        let resolver = Resolver::default();
+        let zone = Zone { addresses_alone: Some(code), ..Zone::default() };
+        let mut found = comes_after(2, zone, &resolver, PACE).await;
+        if found.is_err() {
+            // As the broker does after a failed dial.
+            let zone = Zone { addresses_alone: Some(code), ..Zone::default() };
+            found = comes_after(0, zone, &resolver, PACE).await;
+        }
+        assert_eq!(found.unwrap(), ["10.0.0.1".parse::<IpAddr>().unwrap()], "{code}");
     }
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_come_is_said_to_be_missing() {
+    let resolver = Resolver::default();
+    let (server, _) = serve(Zone::default()).await;
+    let error = resolver.wait(&w(), PACE, || (None, conf(server))).await.unwrap_err();
+    assert!(matches!(&error, ResolveError::NotYet { name } if name == "w.mc"), "{error}");
+    assert_eq!(resolver.waited_for().keys().collect::<Vec<_>>(), ["w.mc"]);
+}
+
+#[test]
+fn questions_become_rarer_with_the_time_that_a_name_has_been_missing() {
+    let pace = Pace {
+        shortest: Duration::from_millis(20),
+        longest: Duration::from_millis(300),
+        patience: Duration::from_secs(1),
+    };
+    let pause = |missing| pace.pause(Duration::from_millis(missing)).as_millis();
+    assert_eq!([0, 400, 2_000, 6_000, 60_000].map(pause), [20, 20, 100, 300, 300]);
+    let large = Pace { shortest: Duration::from_secs(1), ..pace };
+    assert_eq!(large.pause(Duration::ZERO), Duration::from_secs(1));
 }
 
 #[tokio::test]
@@ -191,7 +269,7 @@ async fn the_hosts_file_comes_first() {
         service: "mc-worker-0-0.mc".into(),
         host: "mc-worker-0-0".into(),
     };
-    let found = resolver.resolve(&names).await.unwrap();
+    let found = resolver.resolve(&names, PACE).await.unwrap();
     assert_eq!(found, vec!["10.9.9.9".parse::<IpAddr>().unwrap()]);
 }
 
