@@ -1,5 +1,5 @@
-//! The agent's image as a volume, on nodes whose container runtime can do that; and clusters that live
-//! through a change of the way in which their agent comes.
+//! The agent's image as a volume, on nodes whose container runtime can do that; who decides so; and
+//! clusters that live through a change of the way in which their agent comes.
 //!
 //! All tests share one Kubernetes, whose namespace `default` takes restricted pods only. What a runtime
 //! says that cannot do it is a test of `faults.rs`, whose nodes have such a one.
@@ -196,6 +196,67 @@ fn a_changed_flag_leaves_clusters_and_their_replaced_pods_as_they_were_made() {
     assert_eq!(accepted["status"], "True", "{object}");
     assert_eq!(generation(), made, "the JobSet was changed");
     place.kubectl(&["delete", "mc", "old", "new"]).unwrap();
+}
+
+/// A node that nobody runs, of former times. Nothing is put on it.
+struct OldNode;
+
+impl OldNode {
+    fn join() -> Self {
+        let taint = json!([{ "key": "test/nobody", "effect": "NoSchedule" }]);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": "old" },
+            "spec": { "taints": taint },
+        });
+        LAB.create(&node.to_string()).unwrap();
+        let status = json!({ "status": { "nodeInfo": {
+            "kubeletVersion": "v1.36.3", "containerRuntimeVersion": "containerd://1.7.27",
+            "operatingSystem": "linux", "architecture": "amd64", "kernelVersion": "6.1",
+            "osImage": "old", "machineID": "", "systemUUID": "", "bootID": "",
+            "kubeProxyVersion": "",
+        } } });
+        let patch = status.to_string();
+        let to = ["patch", "node", "old", "--subresource=status", "--type=merge", "-p", &patch];
+        LAB.kubectl(&to).unwrap();
+        Self
+    }
+}
+
+impl Drop for OldNode {
+    fn drop(&mut self) {
+        let _ = LAB.kubectl(&["delete", "node", "old", "--wait=false"]);
+    }
+}
+
+#[test]
+fn by_itself_the_agent_comes_as_a_volume_until_a_node_joins_that_cannot() {
+    let place = Namespace::new(&LAB, "auto");
+    let start =
+        |name: &str| Controller::start(&LAB, name, &place.name, &[], Box::new(|_| Fate::Pass));
+    let program = "image: localhost/busybox:v1\nsize: 2\nslots: 1\nprogram: {command: ['true']}";
+    let pod = |cluster: &str| {
+        let of = |pod: &Value| pod["metadata"]["labels"]["quorate.dev/cluster"] == cluster;
+        place.all("pods").into_iter().find(of)
+    };
+    let mut before = start("able");
+    place.minicluster("volume", program);
+    place.state("volume", "Succeeded");
+    assert_eq!(delivery(&pod("volume").unwrap()), "image", "{}", before.log());
+    let word = "the agent comes as a volume";
+    assert_eq!(before.log().matches(word).count(), 1, "{}", before.log());
+    let made = place.get("jobset", "volume").unwrap();
+    assert!(before.end().success(), "{}", before.log());
+
+    let _old = OldNode::join();
+    let after = start("mixed");
+    place.minicluster("copied", program);
+    place.state("copied", "Succeeded");
+    assert_eq!(delivery(&pod("copied").unwrap()), "copy", "{}", after.log());
+    assert!(after.log().contains("node old is containerd://1.7.27"), "{}", after.log());
+    let kept = place.get("jobset", "volume").unwrap();
+    assert_eq!(uid(&kept), uid(&made));
+    assert_eq!(kept["spec"], made["spec"], "the JobSet was changed");
+    place.kubectl(&["delete", "mc", "volume", "copied"]).unwrap();
 }
 
 #[test]

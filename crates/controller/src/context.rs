@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;
 use quorate_api::status::State;
+use quorate_plan::Delivery;
 
 use crate::events::Recorder;
 use crate::metrics::Metrics;
@@ -22,6 +23,8 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// What the plan needs to know: the agent's image, the cluster's DNS domain.
     pub plan: quorate_plan::Context,
+    /// The agent comes by what the nodes can do (`delivery`), and as the plan says until that is known.
+    pub choose_delivery: bool,
     /// MiniClusters that are worked on at the same time: 1 or more.
     pub concurrency: u16,
 }
@@ -40,6 +43,8 @@ pub struct Context {
     pub recorder: Recorder,
     /// What launchers say of their clusters, where someone asks them.
     pub launchers: Option<Arc<dyn Launchers>>,
+    /// How the agent comes into pods of clusters that are made now.
+    delivery: Mutex<Delivery>,
     memories: Mutex<HashMap<Key, Memory>>,
     /// Held by the memory of each cluster that is on its way to its quorum.
     starting: Arc<()>,
@@ -66,6 +71,7 @@ impl Context {
         Self {
             recorder: Recorder::new(client.clone(), FIELD_MANAGER),
             client,
+            delivery: Mutex::new(options.plan.agent_delivery),
             options,
             caches,
             metrics,
@@ -80,6 +86,17 @@ impl Context {
     pub fn with_launchers(mut self, launchers: Arc<dyn Launchers>) -> Self {
         self.launchers = Some(launchers);
         self
+    }
+
+    /// What the plan of a cluster that is made now needs to know.
+    pub(crate) fn plan(&self) -> quorate_plan::Context {
+        let agent_delivery = *self.delivery.lock().unwrap_or_else(PoisonError::into_inner);
+        quorate_plan::Context { agent_delivery, ..self.options.plan.clone() }
+    }
+
+    /// How the agent comes from now on.
+    pub(crate) fn deliver(&self, delivery: Delivery) {
+        *self.delivery.lock().unwrap_or_else(PoisonError::into_inner) = delivery;
     }
 
     /// Takes note of whether a cluster is on its way to its quorum; answers how many are.

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod context;
+pub mod delivery;
 pub mod events;
 pub mod launcher;
 pub mod lease;

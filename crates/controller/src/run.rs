@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, Options};
+use crate::delivery;
 use crate::launcher::{Launchers, Stored};
 use crate::metrics::{Census, Metrics};
 use crate::queue::{Lane, Queue};
@@ -40,8 +41,18 @@ pub async fn run(
     let context = Context::new(client, options, Arc::clone(&caches), metrics)
         .with_launchers(launchers.clone());
     let context = Arc::new(context);
-    let kueue = watch::kueue(&context.client).await;
-    let looks = look_at(&context, &launchers, &scopes, kueue, &stop);
+    let known =
+        async { tokio::join!(watch::kueue(&context.client), delivery::Keeper::begin(&context)) };
+    let (kueue, delivery) = tokio::select! {
+        () = stop.cancelled() => return,
+        known = known => known,
+    };
+    let looks = async {
+        tokio::select! {
+            () = look_at(&context, &launchers, &scopes, kueue, &stop) => {}
+            () = delivery.keep(&context) => {}
+        }
+    };
     tokio::pin!(looks);
     tokio::select! {
         () = &mut looks => return,

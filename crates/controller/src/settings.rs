@@ -30,12 +30,13 @@ pub struct Settings {
     #[arg(long, env = "QUORATE_AGENT_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub agent_image: String,
     /// How that image brings it; clusters that are there already keep the way that they were made with.
+    /// What `auto` decided and why is in the log.
     #[arg(
         long,
         env = "QUORATE_AGENT_DELIVERY",
         value_name = "WAY",
         value_enum,
-        default_value_t = AgentDelivery::Copy
+        default_value_t = AgentDelivery::Auto
     )]
     pub agent_delivery: AgentDelivery,
     /// The DNS domain of the Kubernetes cluster. Default: pods find it in their own resolv.conf.
@@ -177,6 +178,9 @@ pub struct LogSettings {
 /// How the agent comes into pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AgentDelivery {
+    /// As `image` if all nodes surely can do that (Kubernetes 1.35, containerd 2.1) and this account may
+    /// list them, else as `copy`.
+    Auto,
     /// An init container copies the agent; works everywhere.
     Copy,
     /// The image is a volume: pods start about a second sooner. Needs Kubernetes 1.35 and containerd
@@ -204,11 +208,12 @@ impl Settings {
             plan: quorate_plan::Context {
                 agent_image: self.agent_image.clone(),
                 agent_delivery: match self.agent_delivery {
-                    AgentDelivery::Copy => Delivery::Copy,
+                    AgentDelivery::Auto | AgentDelivery::Copy => Delivery::Copy,
                     AgentDelivery::Image => Delivery::Image,
                 },
                 cluster_domain: self.cluster_domain.clone(),
             },
+            choose_delivery: self.agent_delivery == AgentDelivery::Auto,
             concurrency: self.concurrency,
         }
     }

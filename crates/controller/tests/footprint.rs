@@ -220,6 +220,7 @@ async fn a_thousand_clusters_fit_into_little_memory() {
             agent_delivery: quorate_plan::Delivery::Copy,
             cluster_domain: None,
         },
+        choose_delivery: false,
         concurrency: 1,
     };
     let (caches, metrics) = (Arc::new(Caches::new(0)), Arc::new(Metrics::new()));

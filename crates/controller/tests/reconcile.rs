@@ -169,6 +169,7 @@ fn context(server: &Server) -> Arc<Context> {
             agent_delivery: quorate_plan::Delivery::Copy,
             cluster_domain: None,
         },
+        choose_delivery: false,
         concurrency: 1,
     };
     let (caches, metrics) = (Arc::new(Caches::new(0)), Arc::new(Metrics::new()));

@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> Result<()> {
         ..Shape::default()
     };
     let nodes: Vec<_> = shape.nodes().collect();
-    let lab = Lab::up_with(shape, &["--set", "watch.namespaces={default}"]);
+    let lab = Lab::up_with(shape, &["--set", "agent.delivery=copy,watch.namespaces={default}"]);
     install_for_volumes(&lab)?;
     let containers = Containers::listen(&lab.cluster, nodes)?;
     let site = Site::new(&lab)?;

@@ -1,6 +1,7 @@
 //! A controller for some namespaces: a Role in each, nothing of the cluster, and no word about others.
 
 use crate::{IMAGE, chart, stand, trail};
+use quorate_e2e::SYSTEM;
 
 #[test]
 fn named_namespaces_take_roles_alone_and_others_are_ignored() {
@@ -44,6 +45,16 @@ fn named_namespaces_take_roles_alone_and_others_are_ignored() {
             *people == (true, may_create, false)
         });
     }
+
+    // Nodes are in no namespace, so nothing is known of them, and nothing is asked that is refused.
+    let logs = || {
+        let selector = "app.kubernetes.io/name=quorate-controller";
+        lab.kubectl(&["-n", SYSTEM, "logs", "-l", selector, "--tail=-1"]).unwrap_or_default()
+    };
+    lab.eventually("says why the agent is copied", logs, |logs| {
+        logs.contains("this account may not list nodes")
+    });
+    assert!(!may("list", "nodes", "team"));
 
     let program = "program: {command: ['true']}";
     let outside = "outside";

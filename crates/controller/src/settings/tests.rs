@@ -15,6 +15,7 @@ fn defaults_are_those_of_the_help() {
     let settings = parse(&[]).unwrap();
     assert_eq!(settings.concurrency, 48);
     assert_eq!(settings.api_qps, 0);
+    assert!(settings.options().choose_delivery);
     assert_eq!(settings.options().plan.agent_delivery, Delivery::Copy);
     let timing = settings.lease.timing().unwrap();
     assert_eq!(timing.duration, Duration::from_secs(15));
@@ -32,6 +33,7 @@ fn namespaces_are_a_set() {
 fn the_agents_image_may_be_a_volume() {
     let settings = parse(&["--agent-delivery", "image"]).unwrap();
     assert_eq!(settings.options().plan.agent_delivery, Delivery::Image);
+    assert!(!settings.options().choose_delivery);
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn a_bad_value_names_the_flag_and_the_way_out() {
     let cases: [(&[&str], &str, &str); 12] = [
         (&["--watch-namespaces", "Lab"], "--watch-namespaces", "must be 1 to 63 of a-z"),
         (&["--agent-image", "a b"], "--agent-image", "must be an image reference"),
-        (&["--agent-delivery", "mount"], "--agent-delivery", "copy, image"),
+        (&["--agent-delivery", "mount"], "--agent-delivery", "auto, copy, image"),
         (&["--cluster-domain", "a..b"], "--cluster-domain", "each part between dots"),
         (&["--concurrency", "0"], "--concurrency", "1..=1024"),
         (&["--api-burst", "0"], "--api-burst", "1..=65535"),

@@ -230,7 +230,7 @@ fn tell(scene: &Scene<'_>, trouble: &Trouble, pod: &PodFacts, names: &[String]) 
         Cause::ImagePull => Found::new(trouble.cause, format!("{who} cannot pull image {words}"))
             .advise("check the image's name, and imagePullSecrets if the registry wants a login"),
         Cause::MountFailed => Found::new(trouble.cause, format!("{who} cannot mount: {words}"))
-            .advise("make the volume, Secret or ConfigMap that is named"),
+            .advise(runtime::mount_remedy(words)),
         Cause::SandboxFailed => {
             let node = pod.node.as_deref().unwrap_or("its node");
             Found::new(trouble.cause, format!("{who} cannot be set up on {node}: {words}"))

@@ -8,6 +8,11 @@ use super::words::quote;
 const NO_PATH: [&str; 2] = ["failed to mkdir \"\"", "mount.hostpath is empty"];
 /// The sentence for it.
 const NO_IMAGE_VOLUMES: &str = "the node's container runtime knows no image volumes";
+/// How containerd says that it knows them, and has no use for this one.
+const NOT_MOUNTED: &str = "failed to mount image volume";
+/// How a kubelet says so whose feature gate `ImageVolume` is off: it knows no kind of volume that this one
+/// could be.
+const NO_PLUGIN: &str = "no volume plugin matched";
 
 /// A refusal to start a container.
 pub(crate) fn refusal(message: &str) -> String {
@@ -30,11 +35,25 @@ pub(super) fn remedy(refusal: &str) -> &'static str {
         return "have the agent copied (agent.delivery: copy in the chart's values) and create the \
                 cluster again, or run containerd 2.1 or CRI-O 1.31 on all nodes";
     }
+    if refusal.contains(NOT_MOUNTED) {
+        return "see what that node's container runtime has of the agent's image, or have the agent copied \
+                (agent.delivery: copy in the chart's values) and create the cluster again";
+    }
     if refusal.contains(&*agent_not_executable()) {
         return "let the node's volumes be executed (mount option noexec), or have the agent come the \
                 other way (agent.delivery in the chart's values) and create the cluster again";
     }
     "check that the image is built for the nodes' processors"
+}
+
+/// What to do about a volume that cannot be mounted.
+pub(super) fn mount_remedy(words: &str) -> &'static str {
+    if words.contains(NO_PLUGIN) && words.contains(quorate_plan::names::pod::BIN) {
+        return "have the agent copied (agent.delivery: copy in the chart's values) and create the \
+                cluster again, or run Kubernetes 1.35 on all nodes: this one's kubelet knows no image \
+                volumes";
+    }
+    "make the volume, Secret or ConfigMap that is named"
 }
 
 fn agent_not_executable() -> String {
@@ -106,7 +125,20 @@ mod tests {
         );
         assert!(refusal("Mount.HostPath is empty").starts_with(NO_IMAGE_VOLUMES));
         assert!(remedy(&refusal(containerd)).contains("agent.delivery: copy"));
+        let lost = refusal("failed to mount image volume: ImageVolumeMountFailed: not found");
+        assert!(remedy(&lost).starts_with("see what that node's"), "{lost}");
         assert_eq!(refusal("failed to mkdir \"/data\": full"), "failed to mkdir \"/data\": full");
+    }
+
+    #[test]
+    fn kubelets_without_image_volumes_are_told_as_such() {
+        let kubelet = "MountVolume.SetUp failed: failed to get Plugin from volumeSpec for volume \
+                       \"quorate-bin\" err=no volume plugin matched";
+        assert!(mount_remedy(kubelet).contains("agent.delivery: copy"));
+        for other in [&*kubelet.replace("quorate-bin", "data"), "secret \"quorate-bin\" not found"]
+        {
+            assert!(mount_remedy(other).starts_with("make the volume"), "{other}");
+        }
     }
 
     #[test]

@@ -229,7 +229,7 @@ fn planned(context: &Context, cluster: &MiniCluster) -> Result<Option<Plan>, App
     let Ok(valid) = validated(cluster) else { return Ok(None) };
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *bytes).map_err(ApplyError::Seed)?;
-    Ok(Some(quorate_plan::plan(&valid, &context.options.plan, &Seed::new(*bytes))))
+    Ok(Some(quorate_plan::plan(&valid, &context.plan(), &Seed::new(*bytes))))
 }
 
 impl<K> Made<K> {
