@@ -139,7 +139,7 @@ impl Keeper {
             sleep(PERIOD).await;
             self.look(context).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn look(&mut self, context: &Context) {
