@@ -481,7 +481,7 @@ mod tests {
     fn brokers_of_one_supervisor_give_no_number_twice() {
         let table = || Jobs::new(Pod::of_this_process());
         let (first, second) = (table(), table());
-        let last = (0..10_000).map(|_| first.number()).last().unwrap();
+        let last = (0..10_000).map(|_| first.number()).max().unwrap();
         std::thread::sleep(Duration::from_millis(5));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
         let next = second.number();

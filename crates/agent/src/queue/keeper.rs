@@ -13,6 +13,7 @@ mod clock;
 mod compaction;
 mod draft;
 mod durable;
+mod files;
 mod nodes;
 mod opening;
 mod parcels;

@@ -149,7 +149,9 @@ fn a_nested_cluster_ends_with_its_first_node() {
 /// Kills two brokers at once, the launcher's among them, and waits until all are there again.
 fn kill_both(pods: &Pods, ranks: [u32; 2]) {
     let before = ranks.map(|rank| pods.broker(rank));
-    before.iter().for_each(|broker| signal(*broker, SIGKILL));
+    for broker in before {
+        signal(broker, SIGKILL);
+    }
     wait("the next brokers", || (ranks.map(|rank| pods.broker(rank)) != before).then_some(()));
     pods.wait_running();
 }

@@ -35,7 +35,7 @@ impl Scripts {
 }
 
 /// What the queue says of a job.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fate {
     /// Where it is on its way.
     pub(crate) state: String,

@@ -686,7 +686,7 @@ fn copies_share_one_specification_in_the_log_and_after_it() {
         let names: Vec<String> = replayed.queue.jobs().map(|job| job.name().into_owned()).collect();
         assert_eq!(names, ["case-8", "case-9"]);
         let mut specs = replayed.queue.jobs().map(|job| &job.submission.spec);
-        assert!(std::sync::Arc::ptr_eq(specs.next().unwrap(), specs.next().unwrap()));
+        assert!(Arc::ptr_eq(specs.next().unwrap(), specs.next().unwrap()));
         let job = replayed.queue.job(JobId(first + 1)).unwrap();
         assert_eq!(job.filled("{cc} {{id}} {{name}} {x}"), format!("8 {} case-8 {{x}}", job.id));
     }

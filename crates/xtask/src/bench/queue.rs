@@ -13,7 +13,9 @@ use crate::tally::Clock;
 use anyhow::{Context, Result, bail, ensure};
 use cluster::{Cluster, until};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The option that has Slurm measured beside it.
 const PEERS: &str = "--peers";
@@ -61,6 +63,8 @@ pub(super) fn run(dist: &Dist, options: &[String], clock: Clock) -> Result<Vec<F
     figures.extend(submissions(dist)?);
     clock.say("queue: 100,000 jobs that wait");
     figures.extend(restart(dist)?);
+    clock.say("queue: a log is compacted");
+    figures.push(compaction(dist)?);
     if options.iter().any(|option| option == PEERS) {
         clock.say("queue: Slurm");
         figures.extend(slurm::figures(clock)?);
@@ -141,4 +145,42 @@ fn restart(dist: &Dist) -> Result<Vec<Figure>> {
         Figure::of("queue", "memory of a waiting job", "KiB", &[memory]).target(2.0),
         Figure::of("queue", "restart with 100,000 jobs", "s", &times).target(1.0),
     ])
+}
+
+/// How long a question takes at most while a log that keeps 100,000 jobs is written anew.
+fn compaction(dist: &Dist) -> Result<Figure> {
+    /// Some of as many as are kept, so that the next few make the log twice as long as it need be.
+    const NEARLY: u32 = 99_000;
+    let cluster = Cluster::start(dist, 1, 256)?;
+    let submit = |count: u32| -> Result<()> {
+        let set = format!("1-{count}");
+        let words = ["submit", "--bcc", &set, "--option", "simulate=0", "--wait", "-Q", "x"];
+        ensure!(cluster.command(&words).status()?.success(), "a submission failed");
+        Ok(())
+    };
+    submit(100_000)?;
+    submit(NEARLY)?;
+    let long = cluster.log_length()?;
+    let done = AtomicBool::new(false);
+    let slowest = thread::scope(|scope| {
+        let asking = scope.spawn(|| -> Result<Duration> {
+            let mut slowest = Duration::ZERO;
+            while !done.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                let mut ask = cluster.command(&["queue", "list"]);
+                ensure!(ask.stdout(Stdio::null()).status()?.success(), "nobody answers");
+                slowest = slowest.max(began.elapsed());
+            }
+            Ok(slowest)
+        });
+        let shorter = until("the log to be short again", || {
+            submit(50)?;
+            Ok(cluster.log_length()? < long / 5 * 4)
+        });
+        done.store(true, Ordering::Relaxed);
+        shorter?;
+        asking.join().map_err(|_| anyhow::anyhow!("asking broke off"))?
+    })?;
+    let what = "slowest answer while a log of 100,000 jobs is compacted";
+    Ok(Figure::of("queue", what, "ms", &[slowest.as_secs_f64() * 1e3]))
 }

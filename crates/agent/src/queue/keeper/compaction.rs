@@ -6,7 +6,7 @@
 
 use super::Keeper;
 use super::draft::Draft;
-use super::store::StoreError;
+use super::files::StoreError;
 use quorate_queue::Time;
 use tokio::task::JoinHandle;
 
@@ -88,7 +88,7 @@ impl Keeper {
         let replaced = match written {
             Ok(mut draft) => {
                 let (until, rounds) = (self.store().length(), self.compaction.rounds);
-                if until - draft.stands_for() > LITTLE && rounds < ROUNDS {
+                if until.saturating_sub(draft.stands_for()) > LITTLE && rounds < ROUNDS {
                     self.compaction.begin(rounds + 1, move || {
                         draft.follow(until)?;
                         Ok(draft)
@@ -101,7 +101,7 @@ impl Keeper {
         };
         match replaced {
             Ok(()) => {
-                tracing::info!(length = self.store().length(), "the queue's log is short again")
+                tracing::info!(length = self.store().length(), "the queue's log is short again");
             }
             Err(error) => {
                 let error = crate::logs::chain(&error);

@@ -4,7 +4,7 @@
 //! it is as durable as the log before it takes its place; a crash before that finds the long log alone.
 //! Its calls block, for as long as the disk takes: they are for other threads than the keeper's.
 
-use super::store::{LOG, StoreError, options};
+use super::files::{LOG, StoreError, options};
 use quorate_queue::{Entry, log};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};

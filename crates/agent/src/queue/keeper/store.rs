@@ -1,72 +1,24 @@
 //! The log of the queue as a file.
 //!
 //! Owns: the directory with the log, what is set aside of a damaged one, and the lock that keeps two
-//! brokers from one log; [`Draft`] is a shorter one that takes its place. A batch of entries is one write and one fdatasync(2), or nothing: after a
-//! failure the file is cut back to what was durable before. It knows no job.
+//! brokers from one log; [`Draft`] is a shorter one that takes its place. A batch of entries is one write
+//! and one fdatasync(2), or nothing: after a failure the file is cut back to what was durable before. It
+//! knows no job.
 
 use super::draft::{self, Draft};
+use super::files::{LOG, StoreError, options};
 use nix::fcntl::{Flock, FlockArg};
 use quorate_queue::{Entry, JobId, log};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The log within the directory.
-pub(super) const LOG: &str = "events.log";
 /// Damaged lines, one after another, each with a line before it that says where it stood.
 const DAMAGED: &str = "events.damaged";
 /// Taken by the broker that has the log.
 const LOCK: &str = "lock";
 /// How long another's lock is waited for.
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// Why the log cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StoreError {
-    /// The directory cannot be made.
-    #[error("the queue's directory {} cannot be used", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's word for it.
-        #[source]
-        source: io::Error,
-    },
-    /// Another broker has the log.
-    #[error("the queue's directory {} is in use by another broker", path.display())]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// The log cannot be read.
-    #[error("the queue's log {} cannot be read", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's word for it.
-        #[source]
-        source: io::Error,
-    },
-    /// The log takes nothing.
-    #[error("the queue's log {} cannot be written", path.display())]
-    Append {
-        /// The file.
-        path: PathBuf,
-        /// The system's word for it.
-        #[source]
-        source: io::Error,
-    },
-    /// A shorter log cannot be put in its place.
-    #[error("the queue's log {} cannot be compacted", path.display())]
-    Compact {
-        /// The file.
-        path: PathBuf,
-        /// The system's word for it.
-        #[source]
-        source: io::Error,
-    },
-}
 
 /// The log of this broker.
 #[derive(Debug)]
@@ -248,13 +200,6 @@ fn take_lock(mut file: File) -> Result<Flock<File>, nix::errno::Errno> {
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-}
-
-/// For files that only this user may read: environments are in them.
-pub(super) fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(0o600);
-    options
 }
 
 #[cfg(test)]

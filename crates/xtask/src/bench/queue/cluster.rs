@@ -86,6 +86,13 @@ impl Cluster {
         text.trim().parse().context("the broker's number is none")
     }
 
+    /// Bytes of the queue's log.
+    pub(super) fn log_length(&self) -> Result<u64> {
+        let path = self.socket.with_file_name("queue").join("events.log");
+        let log = fs::metadata(&path).with_context(|| format!("read {}", path.display()))?;
+        Ok(log.len())
+    }
+
     /// KiB of memory of the launcher's broker.
     pub(super) fn resident(&self) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.broker()?))
