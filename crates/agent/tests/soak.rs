@@ -355,10 +355,11 @@ fn a_launcher_killed_with_a_thousand_jobs_in_every_state_loses_and_doubles_none(
     assert_eq!(codes(&running), [4; 5], "they ran on");
     assert!(ending.iter().all(|id| standing(id) == "cancelled"));
     assert_eq!(codes(&on_launcher), [69; 4]);
-    // Of the others those failed alone that a kill met on the launcher, which has four slots.
+    // Of the others those failed alone that a kill met on the launcher, or allotted and not yet told to
+    // their worker: no more than there are slots, each time.
     let others = waiting.iter().chain(&held).chain(&depending);
     let failed = others.filter(|id| standing(id) == "failed").count();
-    assert!(failed <= 3 * 2 * SLOTS as usize, "{failed} failed");
+    assert!(failed <= 3 * 3 * SLOTS as usize, "{failed} failed");
     let output = run(&pods, 0, &["submit", "--wait", "-n12", "true"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
