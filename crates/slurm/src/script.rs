@@ -50,7 +50,7 @@ pub fn directives(name: &str, text: &str) -> Result<Vec<Directive>, OptionError>
                 script: name.to_owned(),
                 line: at + 1,
                 quote,
-                text: behind.to_owned(),
+                text: unread(behind).to_owned(),
             })?;
             found.push(Directive { line: at + 1, text: line.to_owned(), words });
         } else if !line.trim().is_empty() && !line.starts_with('#') {
@@ -81,6 +81,15 @@ pub fn options(name: &str, text: &str) -> Result<Vec<(Directive, Parsed)>, Optio
             }
         })
         .collect()
+}
+
+/// What is left of words of which the last has an open quote, from the blank before it; of the first word
+/// that blank is not left.
+fn unread(text: &str) -> &str {
+    let text = text.trim_start();
+    let mut blanks = text.char_indices().filter(|(_, c)| c.is_whitespace());
+    let before = |(at, _): &(usize, char)| words(&text[..*at]).is_ok();
+    blanks.rfind(before).map_or(text, |(at, _)| &text[at..])
 }
 
 /// Words parted by blanks, without their quotes, up to a `#` at the beginning of a word; fails with
@@ -151,7 +160,7 @@ mod tests {
         let error = options("bad3.sh", "#!/bin/sh\n#SBATCH -J \"a\ntrue\n").unwrap_err();
         assert_eq!(
             error.lines(Tool::Sbatch),
-            ["sbatch: fatal: bad3.sh: line 2: Unmatched `\"` in [ -J \"a]"]
+            ["sbatch: fatal: bad3.sh: line 2: Unmatched `\"` in [ \"a]"]
         );
     }
 
@@ -162,7 +171,7 @@ mod tests {
             error.lines(Tool::Sbatch)[0],
             "sbatch: error: Invalid directive found in batch script: foo"
         );
-        assert_eq!(error.exit_code(), 1);
+        assert_eq!(error.exit_code(), 255);
     }
 
     #[test]

@@ -154,6 +154,7 @@ impl OptionError {
             | Self::Missing { .. }
             | Self::LetterMissing { .. }
             | Self::Surplus { .. }
+            | Self::Operand { .. }
             | Self::Nodes { .. }
             | Self::NodeRange { .. } => 255,
             Self::Value { option, .. } if !matches!(*option, "array" | "dependency" | "gres") => {
@@ -198,7 +199,13 @@ impl OptionError {
                     "gres" => "Invalid generic resource (gres) specification".to_owned(),
                     _ => self.to_string(),
                 };
-                vec![error(&first), error(source)]
+                let mut lines = vec![error(&first), error(source)];
+                if let ("begin", ValueError::Form { text, .. }) = (*option, source) {
+                    // What reads times says for itself where it stopped.
+                    let read = text.bytes().take_while(u8::is_ascii_digit).count();
+                    lines.insert(0, format!("Invalid time specification (pos={read}): {text}"));
+                }
+                lines
             }
             Self::NoInterpreter => vec![
                 error(self),

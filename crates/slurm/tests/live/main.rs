@@ -16,6 +16,7 @@ mod accounting;
 mod lab;
 #[path = "../real/said.rs"]
 mod said;
+mod scripts;
 
 use lab::Lab;
 use quorate_slurm::calendar::Clock;
@@ -133,6 +134,28 @@ fn refusal(tool: Tool, words: &[String]) -> OptionError {
         .and_then(|parsed| Settings::merge(tool, &[], &environment, &parsed))
         .and_then(|settings| wanted(&settings, input, &context))
         .unwrap_err()
+}
+
+/// What we say of a script, and the code.
+fn refusal_of_script(name: &str, text: &str) -> (Vec<String>, u8) {
+    let environment = BTreeMap::new();
+    let context = Context {
+        clock: Clock { now: seconds(), offset: 0 },
+        environment: &environment,
+        directory: "/",
+        host: "login",
+        user: "ada",
+        submit_line: "",
+    };
+    let script = Input::Script { path: Some(name.into()), text: text.into(), args: Vec::new() };
+    let error = quorate_slurm::script::options(name, text)
+        .and_then(|directives| {
+            let line = parse(Tool::Sbatch, &[])?;
+            Settings::merge(Tool::Sbatch, &directives, &environment, &line)
+        })
+        .and_then(|settings| wanted(&settings, script, &context))
+        .unwrap_err();
+    (error.lines(Tool::Sbatch), error.exit_code())
 }
 
 fn seconds() -> i64 {
@@ -273,6 +296,7 @@ fn the_slurm_of_this_machine_prints_what_we_print() {
     accounting::settled(&lab);
     different.extend(differences(&lab, &accounts));
     // After the jobs: some refusals use up a number.
+    different.extend(scripts::differences(&lab));
     for line in accounting::WRONG {
         let asked = words(line);
         let theirs = lab.output(&asked.iter().map(String::as_str).collect::<Vec<_>>());
