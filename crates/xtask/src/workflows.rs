@@ -1,4 +1,5 @@
-//! Workflow managers from PyPI that drive a cluster's queue as they drive Slurm's.
+//! Workflow managers from PyPI that drive a cluster's queue as they drive Slurm's, and frameworks that find
+//! their ranks by Slurm's variables.
 //!
 //! Owns: their pinned versions (`tests/workflows/NAME.txt`), installed once into the cache, and the cases
 //! of `tests/workflows/NAME.sh`, each run as the program of a cluster of this machine.
@@ -16,8 +17,8 @@ use std::time::Duration;
 /// Packages for the installation of all that is pinned, and for all cases of one manager.
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// Managers and the cases of their scripts.
-const MANAGERS: &[(&str, usize)] = &[("snakemake", 3), ("parsl", 2)];
+/// Managers, or frameworks, and the cases of their scripts.
+const MANAGERS: &[(&str, usize)] = &[("snakemake", 3), ("parsl", 2), ("frameworks", 4)];
 
 /// Slurm's names, which the agent answers to.
 const NAMES: &[&str] =
