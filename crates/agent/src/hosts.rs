@@ -98,9 +98,7 @@ pub fn write(overlay: &Overlay) -> anyhow::Result<()> {
 pub fn add_to(overlay: &Overlay, env: &mut Variables) {
     let per_host = connected(overlay).iter().map(|host| host.slots).max().unwrap_or(1);
     let (variables, bin) = offered(overlay, per_host);
-    for (name, value) in variables {
-        env.entry(name.into()).or_insert_with(|| value.into());
-    }
+    environment::offer(env, variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     let path = env.get(OsStr::new("PATH")).cloned();
     let mut path = appended(path, bin);
     if env.contains_key(OsStr::new(quorate_contract::env::SLURM)) {

@@ -239,10 +239,10 @@ fn a_broker_that_is_killed_in_its_pod_joins_again() {
     stage.run(&["delete", "hurt"]);
 }
 
-/// A rank that speaks the version of PMI that it is told to, from the first word to the last.
+/// A rank that speaks the version of PMI that it is told to, from the first word to the last; told none, PMI-2.
 const SPEAK: &str = r#"
 import os, socket
-version = os.environ["MPIR_CVAR_PMI_VERSION"]
+version = os.environ.get("MPIR_CVAR_PMI_VERSION", "2")
 s = socket.socket(fileno=int(os.environ["PMI_FD"]))
 def say(words):
     s.sendall(words)

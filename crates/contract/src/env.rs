@@ -47,5 +47,8 @@ pub const SLOTS: &str = "QUORATE_SLOTS";
 pub const SLURM: &str = "QUORATE_SLURM";
 /// Set by the agent for jobs of Slurm's names: the socket of the cluster that they were submitted to.
 pub const SLURM_SOCKET: &str = "QUORATE_SLURM_SOCKET";
+/// Set by the agent for what it starts: the directory of the host files that launchers' variables name.
+/// Where such an environment is passed on to another cluster, it tells whose these are.
+pub const HOST_FILES: &str = "QUORATE_HOST_FILES";
 /// The log filter, as in `RUST_LOG`.
 pub const LOG: &str = "QUORATE_LOG";

@@ -102,9 +102,11 @@ impl Layout {
                 set("PMI_PORT", address.to_string());
                 set("PMI_ID", rank.to_string());
             }
-            // MPICH 5 refuses to choose when it sees PMIx as well.
-            let version = if offer == Offer::Pmi2 { "2" } else { "1" };
-            set("MPIR_CVAR_PMI_VERSION", version.into());
+            // MPICH 5 refuses to choose when it sees PMIx as well. Who asked for PMI-2 has PMI-1 by the
+            // same descriptor, as of Slurm: not every MPICH was built with PMI-2.
+            if offer != Offer::Pmi2 {
+                set("MPIR_CVAR_PMI_VERSION", "1".into());
+            }
         }
         if let Some(port) = transports.pmix_port.filter(|_| offer.pmix()) {
             let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", self.node());
@@ -272,7 +274,7 @@ mod tests {
             assert_eq!(family(offer, "JSM_"), pmix);
             assert!(family(offer, "OMPI_COMM_WORLD_"));
         }
-        assert_eq!(environment(Offer::Pmi2, ALL)["MPIR_CVAR_PMI_VERSION"], "2");
+        assert!(!environment(Offer::Pmi2, ALL).contains_key("MPIR_CVAR_PMI_VERSION"));
         let alone = environment(Offer::Auto, Transports::default());
         assert!(!alone.contains_key("PMI_FD") && !alone.contains_key("PMIX_RANK"));
     }

@@ -93,6 +93,7 @@ fn mpi_programs(clock: Clock) -> Result<Tally> {
     let dist = dist::build()?;
     let mut tally = mpi::cases::run(&dist, clock)?;
     tally.add(mpi::matrix::run(&dist, &[], clock)?);
+    tally.add(mpi::slurm::run(&dist, clock)?);
     // They, too, are real programs of others over the shipped agent.
     tally.add(workflows::run(&dist.agent, clock)?);
     Ok(tally)

@@ -8,6 +8,7 @@ pub(crate) mod cases;
 pub(crate) mod fetch;
 pub(crate) mod matrix;
 pub(crate) mod programs;
+pub(crate) mod slurm;
 
 use crate::workspace;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use crate::launch::text;
 use crate::local::{self, Call, Hello};
 use anyhow::Context as _;
 use clap::Args;
-use quorate_contract::exit;
+use quorate_contract::{env::HOST_FILES, exit};
 use quorate_pmi::must_not_leak;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -165,6 +165,7 @@ pub(crate) async fn for_nodes_of(
         }
         env.insert(text::decode(name), path.into());
     }
+    env.insert(HOST_FILES.into(), files.into());
     Ok(env)
 }
 
@@ -184,9 +185,8 @@ fn dress(env: &mut Variables, outfit: &Outfit) {
     for (name, value) in &outfit.set {
         env.insert(text::decode(name), text::decode(value));
     }
-    for (name, value) in &outfit.offered {
-        env.entry(text::decode(name)).or_insert_with(|| text::decode(value));
-    }
+    let decoded = |(name, value): &(String, String)| (text::decode(name), text::decode(value));
+    super::environment::offer(env, outfit.offered.iter().map(decoded));
     let path = env.get(OsStr::new("PATH")).cloned();
     let mut path = super::appended(path, PathBuf::from(text::decode(&outfit.bin)));
     if let Some(names) = &outfit.names {

@@ -7,7 +7,10 @@
 //! environment references.
 
 use super::files::Format;
+use crate::launch::environment::Variables;
 use quorate_contract::config::MpiFlavor;
+use quorate_contract::env::HOST_FILES;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// What the variables point at.
@@ -39,7 +42,7 @@ pub fn variables(launchers: &Launchers<'_>) -> Vec<(&'static str, String)> {
         |format: Format| launchers.run_dir.join(format.file_name()).to_string_lossy().into_owned();
     let shell = || launchers.remote_shell.to_string();
     let wants = |flavor| launchers.flavor == MpiFlavor::Auto || launchers.flavor == flavor;
-    let mut all = Vec::new();
+    let mut all = vec![(HOST_FILES, launchers.run_dir.to_string_lossy().into_owned())];
     if wants(MpiFlavor::OpenMPI) {
         all.extend([
             ("OMPI_MCA_plm_rsh_agent", shell()),
@@ -91,6 +94,30 @@ pub fn variables(launchers: &Launchers<'_>) -> Vec<(&'static str, String)> {
     all
 }
 
+/// Adds variables to an environment; what is there already wins, unless it names the host files of another
+/// cluster: a job may come with the environment of the program that submitted it.
+pub fn offer(env: &mut Variables, offered: impl Iterator<Item = (OsString, OsString)>) {
+    if let Some(other) = env.remove(OsStr::new(HOST_FILES)) {
+        let theirs = |value: &OsString| Path::new(value).parent() == Some(Path::new(&other));
+        // How many ranks a host has is told beside the file for Intel's launcher alone.
+        if env.get(OsStr::new("I_MPI_HYDRA_HOST_FILE")).is_some_and(theirs) {
+            env.remove(OsStr::new("I_MPI_PERHOST"));
+        }
+        env.retain(|name, value| !(FILES.iter().any(|file| name == file) && theirs(value)));
+    }
+    for (name, value) in offered {
+        env.entry(name).or_insert(value);
+    }
+}
+
+/// The variables that name host files.
+const FILES: [&str; 4] = [
+    "OMPI_MCA_orte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+    "HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_HOST_FILE",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +149,32 @@ mod tests {
         assert!(!names(MpiFlavor::MPICH).contains(&"OMPI_MCA_plm_rsh_agent"));
         assert!(!names(MpiFlavor::OpenMPI).contains(&"HYDRA_HOST_FILE"));
         assert!(names(MpiFlavor::Intel).contains(&"HYDRA_HOST_FILE"));
+    }
+
+    #[test]
+    fn host_files_of_another_cluster_give_way_and_those_of_users_stay() {
+        let offered = |dir: &str| {
+            [
+                (HOST_FILES, dir.to_owned()),
+                ("HYDRA_HOST_FILE", format!("{dir}/hosts.hydra")),
+                ("I_MPI_HYDRA_HOST_FILE", format!("{dir}/hosts.hydra")),
+                ("I_MPI_PERHOST", dir.len().to_string()),
+                ("OMPI_MCA_orte_default_hostfile", format!("{dir}/hosts.openmpi")),
+            ]
+            .into_iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+        };
+        let mut env = Variables::new();
+        env.insert("OMPI_MCA_orte_default_hostfile".into(), "/home/ada/hosts.openmpi".into());
+        offer(&mut env, offered("/run/quorate"));
+        // A job of it comes into a cluster of its own.
+        offer(&mut env, offered("/run/nested"));
+        let said = |name: &str| env[OsStr::new(name)].to_str().unwrap().to_owned();
+        assert_eq!(said("HYDRA_HOST_FILE"), "/run/nested/hosts.hydra");
+        assert_eq!(said("I_MPI_HYDRA_HOST_FILE"), "/run/nested/hosts.hydra");
+        assert_eq!(said("I_MPI_PERHOST"), "11");
+        assert_eq!(said(HOST_FILES), "/run/nested");
+        assert_eq!(said("OMPI_MCA_orte_default_hostfile"), "/home/ada/hosts.openmpi");
     }
 
     #[test]
