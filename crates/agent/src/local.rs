@@ -8,6 +8,8 @@
 
 pub mod blocking;
 mod connection;
+#[cfg(test)]
+mod documented;
 mod frame;
 pub mod server;
 

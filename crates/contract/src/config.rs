@@ -66,6 +66,9 @@ pub struct Queue {
     /// Seconds without an unfinished job after which the cluster ends; `None` is never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_seconds: Option<u32>,
+    /// Nobody is heard who comes by a port-forward (docs/spec/outside.md).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inside_only: bool,
     /// Its queues, the default one first; none is one without limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<NamedQueue>,

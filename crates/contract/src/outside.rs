@@ -82,7 +82,14 @@ pub struct Here {
     pub cluster: String,
     /// The agent's version.
     pub version: String,
+    /// Why nobody is heard who comes this way; an [`End`] follows at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
+
+/// What a cluster says of which the queue is closed to port-forwards.
+pub const INSIDE_ONLY: &str = "this cluster takes no verbs by a port-forward: outside.portForward was false \
+    in the values of Quorate's chart when it was made";
 
 /// What is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

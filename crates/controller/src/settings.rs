@@ -39,6 +39,16 @@ pub struct Settings {
         default_value_t = AgentDelivery::Auto
     )]
     pub agent_delivery: AgentDelivery,
+    /// Whether people who may forward ports to the pods of a MiniCluster may use its queue that way;
+    /// clusters that are there already keep what they were made with.
+    #[arg(
+        long,
+        env = "QUORATE_OUTSIDE_PORT_FORWARD",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = clap::ArgAction::Set
+    )]
+    pub outside_port_forward: bool,
     /// The DNS domain of the Kubernetes cluster. Default: pods find it in their own resolv.conf.
     #[arg(long, env = "QUORATE_CLUSTER_DOMAIN", value_name = "DOMAIN", value_parser = dns_name)]
     pub cluster_domain: Option<String>,
@@ -211,6 +221,7 @@ impl Settings {
                     AgentDelivery::Auto | AgentDelivery::Copy => Delivery::Copy,
                     AgentDelivery::Image => Delivery::Image,
                 },
+                port_forward: self.outside_port_forward,
                 cluster_domain: self.cluster_domain.clone(),
             },
             choose_delivery: self.agent_delivery == AgentDelivery::Auto,

@@ -218,6 +218,7 @@ async fn a_thousand_clusters_fit_into_little_memory() {
         plan: quorate_plan::Context {
             agent_image: "localhost/quorate-agent:v1".to_owned(),
             agent_delivery: quorate_plan::Delivery::Copy,
+            port_forward: true,
             cluster_domain: None,
         },
         choose_delivery: false,

@@ -167,6 +167,7 @@ fn context(server: &Server) -> Arc<Context> {
         plan: quorate_plan::Context {
             agent_image: "agent:1".into(),
             agent_delivery: quorate_plan::Delivery::Copy,
+            port_forward: true,
             cluster_domain: None,
         },
         choose_delivery: false,

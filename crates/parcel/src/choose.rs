@@ -73,7 +73,7 @@ pub fn choose(dir: &Path, patterns: &[Pattern]) -> Result<Chosen, ChooseError> {
             let meta = fs::metadata(&path).map_err(|error| unreadable(&path, error))?;
             let name = pattern.name(&names);
             again |= found.contains_key(&name);
-            add(&mut found, name, path, &meta)?;
+            add(&mut found, name, &path, &meta)?;
         }
         if found.len() == before && !again {
             let (word, dir) = (pattern.word().to_owned(), dir.to_owned());
@@ -135,7 +135,7 @@ fn named(dir: &Path) -> io::Result<Vec<String>> {
 fn add(
     found: &mut BTreeMap<String, PathBuf>,
     name: String,
-    path: PathBuf,
+    path: &Path,
     meta: &fs::Metadata,
 ) -> Result<(), ChooseError> {
     if !meta.is_file() && !meta.is_dir() {
@@ -143,14 +143,14 @@ fn add(
     }
     check(&name)?;
     if let Some(other) = found.get(&name) {
-        return if *other == path { Ok(()) } else { Err(ParcelError::Twice(name).into()) };
+        return if other == path { Ok(()) } else { Err(ParcelError::Twice(name).into()) };
     }
     if found.len() >= ENTRIES {
         return Err(ParcelError::TooMany.into());
     }
-    found.insert(name.clone(), path.clone());
+    found.insert(name.clone(), path.to_owned());
     if meta.is_dir() {
-        for inner in named(&path).map_err(|error| unreadable(&path, error))? {
+        for inner in named(path).map_err(|error| unreadable(path, error))? {
             let path = path.join(&inner);
             let own = fs::symlink_metadata(&path).map_err(|error| unreadable(&path, error))?;
             // A link that leads nowhere, or to a folder that may be above this one.
@@ -158,7 +158,7 @@ fn add(
             if own.is_symlink() && meta.is_dir() {
                 continue;
             }
-            add(found, format!("{name}/{inner}"), path, &meta)?;
+            add(found, format!("{name}/{inner}"), &path, &meta)?;
         }
     }
     Ok(())

@@ -114,7 +114,7 @@ impl Receiver {
                 Piece::Entry(entry) => {
                     let path = self.place(&entry.path)?;
                     match entry.size {
-                        None => self.folder(&path)?,
+                        None => folder(&path)?,
                         Some(size) => self.begin(entry.path, path, entry.mode, size)?,
                     }
                 }
@@ -160,21 +160,9 @@ impl Receiver {
         let (folders, last) = name.rsplit_once('/').unwrap_or(("", name));
         for part in folders.split('/').filter(|part| !part.is_empty()) {
             path.push(part);
-            self.folder(&path)?;
+            folder(&path)?;
         }
         Ok(path.join(last))
-    }
-
-    /// Makes a folder, unless there is one; a link to one is none.
-    fn folder(&self, path: &Path) -> Result<(), ReceiveError> {
-        match fs::symlink_metadata(path) {
-            Ok(meta) if meta.is_dir() => Ok(()),
-            Ok(_) => Err(ReceiveError::InTheWay { path: path.to_owned(), what: "folder" }),
-            Err(_) => fs::DirBuilder::new()
-                .mode(0o777)
-                .create(path)
-                .map_err(|source| ReceiveError::Write { path: path.to_owned(), source }),
-        }
     }
 
     fn begin(
@@ -227,6 +215,18 @@ impl Receiver {
         }
         open.finished = true;
         Ok(Some(Received { name: readable(&open.name), size: open.size }))
+    }
+}
+
+/// Makes a folder, unless there is one; a link to one is none.
+fn folder(path: &Path) -> Result<(), ReceiveError> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(ReceiveError::InTheWay { path: path.to_owned(), what: "folder" }),
+        Err(_) => fs::DirBuilder::new()
+            .mode(0o777)
+            .create(path)
+            .map_err(|source| ReceiveError::Write { path: path.to_owned(), source }),
     }
 }
 

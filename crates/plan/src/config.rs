@@ -64,6 +64,7 @@ fn queue(cluster: &ValidatedMiniCluster) -> Queue {
         state_dir: queue.state_volume.as_ref().map(|_| format!("{STATE_DIR}/{}", cluster.name)),
         fifo: queue.fifo,
         idle_timeout_seconds: queue.idle_timeout_seconds,
+        inside_only: false,
         queues: queue.queues.iter().map(named_queue).collect(),
     }
 }

@@ -44,6 +44,9 @@ pub struct Context {
     pub agent_image: String,
     /// How it comes into the pods. Like the image, it counts when a cluster is made and never after.
     pub agent_delivery: Delivery,
+    /// Whether its queue takes verbs of people who forward ports to the launcher. Counts when a cluster is
+    /// made and never after.
+    pub port_forward: bool,
     /// The DNS domain of the Kubernetes cluster, such as `cluster.local`; `None` when the pods' own
     /// search list is to be used.
     pub cluster_domain: Option<String>,
@@ -66,7 +69,8 @@ pub struct Plan {
 
 /// Plans a MiniCluster.
 pub fn plan(cluster: &ValidatedMiniCluster, context: &Context, seed: &Seed) -> Plan {
-    let config = config::agent_config(cluster, context.cluster_domain.as_deref());
+    let mut config = config::agent_config(cluster, context.cluster_domain.as_deref());
+    config.queue.inside_only = !context.port_forward;
     Plan {
         jobset: jobset::jobset(cluster, context),
         secret: secret::secret(cluster, seed),

@@ -26,7 +26,12 @@ fn refused(spec: &Value) -> bool {
 
 fn planned(agent_delivery: Delivery) -> PodSpec {
     let cluster = validate(&object(&json!({"size": 2})), Target::Local).unwrap();
-    let context = Context { agent_image: "agent".into(), agent_delivery, cluster_domain: None };
+    let context = Context {
+        agent_image: "agent".into(),
+        agent_delivery,
+        port_forward: true,
+        cluster_domain: None,
+    };
     let mut plan = plan(&cluster, &context, &Seed::new([0; 32]));
     plan.jobset.spec.replicated_jobs.remove(1).template.spec.unwrap().template.spec.unwrap()
 }
@@ -73,7 +78,12 @@ fn users_cannot_take_the_names_and_places_of_the_agents_volumes() {
 fn the_hash_changes_with_what_a_living_cluster_cannot_take() {
     let brought = |spec: Value, image: &str, agent_delivery: Delivery| {
         let cluster = validate(&object(&spec), Target::Local).unwrap();
-        let context = Context { agent_image: image.into(), agent_delivery, cluster_domain: None };
+        let context = Context {
+            agent_image: image.into(),
+            agent_delivery,
+            port_forward: true,
+            cluster_domain: None,
+        };
         let jobset = plan(&cluster, &context, &Seed::new([0; 32])).jobset;
         jobset.metadata.annotations.unwrap()[quorate_plan::labels::SPEC_HASH].clone()
     };

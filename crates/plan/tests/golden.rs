@@ -14,6 +14,7 @@ fn the_objects_are_as_they_were() {
         let context = Context {
             agent_image: "quorate/agent:golden".to_owned(),
             agent_delivery: if as_image { Delivery::Image } else { Delivery::Copy },
+            port_forward: true,
             cluster_domain: Some("cluster.local".to_owned()),
         };
         let document =

@@ -87,6 +87,7 @@ fn damaged_files_are_refused_or_become_sound_jobsets() {
     let context = Context {
         agent_image: "agent".into(),
         agent_delivery: Delivery::Copy,
+        port_forward: true,
         cluster_domain: None,
     };
     let (mut taken, mut refused) = (0, 0);

@@ -50,6 +50,7 @@ fn planned(spec: &Value) -> Value {
     let context = Context {
         agent_image: "agent".into(),
         agent_delivery: Delivery::Copy,
+        port_forward: true,
         cluster_domain: None,
     };
     let planned = plan(&cluster, &context, &Seed::new([0; 32]));

@@ -55,6 +55,7 @@ pub fn jobset(name: &str) -> Result<Value> {
     let context = Context {
         agent_image: "localhost/quorate-agent:v1".to_owned(),
         agent_delivery: Delivery::Copy,
+        port_forward: true,
         cluster_domain: None,
     };
     let planned = plan(&document.validated, &context, &Seed::new([7; 32]));

@@ -29,6 +29,7 @@ pub fn run() -> Result<()> {
     let context = Context {
         agent_image: "example/agent".to_owned(),
         agent_delivery: Delivery::Copy,
+        port_forward: true,
         cluster_domain: None,
     };
     let seed = Seed::new([7; 32]);

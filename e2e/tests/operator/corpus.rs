@@ -148,6 +148,7 @@ fn every_planned_object_is_taken_whole_by_the_real_api_server() {
         let context = Context {
             agent_image: "localhost/quorate-agent:v1".into(),
             agent_delivery: if as_image { Delivery::Image } else { Delivery::Copy },
+            port_forward: true,
             cluster_domain: Some("cluster.local".into()),
         };
         let Ok(document) = quorate_api::load(&text, Target::Kubernetes) else {

@@ -135,9 +135,13 @@ async fn converse(
     let here = Here {
         cluster: overlay.config().cluster.uid.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        refused: overlay.config().queue.inside_only.then(|| outside::INSIDE_ONLY.to_owned()),
     };
     let frame = outside::json_frame(kind::HERE, &here).map_err(SessionError::Frame)?;
     writer.write_all(&frame).await.map_err(SessionError::Broken)?;
+    if let Some(error) = here.refused {
+        return Ok(End { code: exit::UNAVAILABLE, error: Some(error) });
+    }
     let opening = timeout(CALL_WAIT, input.next()).await.map_err(|_| SessionError::Silent)??;
     let Some((kind::CALL, payload)) = opening else { return Err(SessionError::Silent) };
     let call: Call = serde_json::from_slice(&payload).map_err(SessionError::Unreadable)?;

@@ -84,14 +84,26 @@ pub fn queue(
 
 /// The error when both ways are closed: the narrower right is the one to ask for.
 fn neither(error: anyhow::Error, no_forward: &NoForward, namespace: &str) -> anyhow::Error {
-    if !matches!(no_forward, NoForward::Forbidden) || !exec::is_forbidden(&error) {
+    if !exec::is_forbidden(&error) {
         return error;
+    }
+    match no_forward {
+        NoForward::Forbidden => {}
+        NoForward::Off(why) => return off(why),
+        NoForward::Failed(_) | NoForward::Silent => return error,
     }
     Refusal::new(format!("you may not forward ports to pods of namespace {namespace}"))
         .hint("ask for a role there with the verbs `get` and `create` on `pods/portforward`")
         .hint(
             "commands in its pods, the other way to a queue, you may not run either (`pods/exec`)",
         )
+        .into()
+}
+
+/// The error of a cluster that is closed to port-forwards, for somebody without another way.
+fn off(why: &str) -> anyhow::Error {
+    Refusal::new(why)
+        .hint("who may `create` pods/exec still gets to its queue; so do people in its pods")
         .into()
 }
 
@@ -103,7 +115,7 @@ fn no_files(no_forward: &NoForward, namespace: &str) -> anyhow::Error {
         NoForward::Forbidden => refusal.hint(format!(
             "ask for a role in namespace {namespace} with the verbs `get` and `create` on `pods/portforward`"
         )),
-        NoForward::Failed(_) | NoForward::Silent => {
+        NoForward::Off(_) | NoForward::Failed(_) | NoForward::Silent => {
             refusal.hint("put the files into the image or on a volume, and submit without --file")
         }
     }
@@ -119,6 +131,9 @@ enum NoForward {
     /// It could not be made.
     #[error("{0}")]
     Failed(String),
+    /// The cluster is closed to port-forwards.
+    #[error("{0}")]
+    Off(String),
     /// What listens there does not take verbs.
     #[error("the launcher does not take verbs this way (host network, or an older agent)")]
     Silent,
@@ -182,6 +197,9 @@ async fn open(session: &Session, found: &Found) -> anyhow::Result<Way> {
             return Ok(Way::Closed(NoForward::Failed(why)));
         }
     };
+    if let Some(why) = here.refused {
+        return Ok(Way::Closed(NoForward::Off(why)));
+    }
     if cluster.metadata.uid.as_ref() != Some(&here.cluster) {
         return Err(Refusal::new(format!("{} belongs to another cluster", pod.name))
             .hint("the cluster was just made again; try once more")

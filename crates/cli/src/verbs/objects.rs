@@ -49,6 +49,7 @@ pub(super) fn plan(args: &PlanArgs) -> anyhow::Result<i32> {
     getrandom::fill(&mut seed)?;
     let context = Context {
         agent_image: args.agent_image.clone(),
+        port_forward: true,
         agent_delivery: match args.agent_delivery {
             DeliveryArg::Copy => Delivery::Copy,
             DeliveryArg::Image => Delivery::Image,

@@ -62,6 +62,7 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
     let context = Context {
         agent_image: agent.display().to_string(),
         agent_delivery: Delivery::Copy,
+        port_forward: true,
         cluster_domain: Some(DOMAIN.into()),
     };
     let plan = quorate_plan::plan(&cluster, &context, &Seed::new(seed));

@@ -37,6 +37,13 @@ fn the_agents_image_may_be_a_volume() {
 }
 
 #[test]
+fn queues_can_be_closed_to_port_forwards() {
+    assert!(parse(&[]).unwrap().options().plan.port_forward);
+    let settings = parse(&["--outside-port-forward", "false"]).unwrap();
+    assert!(!settings.options().plan.port_forward);
+}
+
+#[test]
 fn every_flag_has_a_variable_of_its_name() {
     let mut command = Settings::command();
     command.build();

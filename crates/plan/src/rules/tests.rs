@@ -13,6 +13,7 @@ fn broken_by(pointer: &str, value: Value) -> Vec<String> {
     let context = Context {
         agent_image: "agent".into(),
         agent_delivery: Delivery::Copy,
+        port_forward: true,
         cluster_domain: None,
     };
     let mut object =
