@@ -12,6 +12,8 @@ mod metrics;
 mod namespaces;
 #[path = "chart/older.rs"]
 mod older;
+#[path = "chart/outside.rs"]
+mod outside;
 #[path = "chart/prometheus.rs"]
 mod prometheus;
 #[path = "chart/reach.rs"]

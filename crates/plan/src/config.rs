@@ -82,7 +82,8 @@ fn named_queue(queue: &ValidatedNamedQueue) -> NamedQueue {
     }
 }
 
-fn program(program: &ValidatedProgram) -> Program {
+/// A program as agents read it.
+pub fn program(program: &ValidatedProgram) -> Program {
     match program {
         ValidatedProgram::None => Program::None,
         ValidatedProgram::Command { argv } => Program::Command { argv: argv.clone() },

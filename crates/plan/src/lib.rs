@@ -30,6 +30,7 @@ use quorate_api::ValidatedMiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_contract::AgentConfig;
 
+pub use config::program;
 pub use delivery::Delivery;
 pub use identity::{changes, identity};
 pub use pod::queue_notes;

@@ -302,6 +302,101 @@ fn an_allocation_has_the_terminal_at_which_it_was_typed() {
 }
 
 #[test]
+fn files_of_a_job_and_of_the_queue_come_back_to_whoever_is_outside() {
+    let name = "outside-files";
+    let person = Person::new("courier", &["pods/portforward"]);
+    cluster(name);
+    let at = |file: &str| person.dir.path().join(file);
+    // Binary, larger than all windows on the way, with a name and a folder.
+    let noise: Vec<u8> =
+        (0..9_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(at("data.bin"), &noise).unwrap();
+    person.write("job.sh", "#!/bin/sh\n#SBATCH -N2 -n2\nmkdir out\ncp data.bin out/copy.bin\nhostname > out/host\nexit 3\n");
+    let words = ["submit", name, "--file", "data.bin", "--fetch", "out/*=results", "job.sh"];
+    let said = person.quorate(&words);
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (3, "1\nresults/out/copy.bin\nresults/out/host\n"),
+        "{said:?}"
+    );
+    assert_eq!(std::fs::read(at("results/out/copy.bin")).unwrap(), noise);
+    assert_eq!(
+        std::fs::read_to_string(at("results/out/host")).unwrap(),
+        format!("{name}-launcher-0-0\n")
+    );
+
+    // From the pod of another task, after its end; again it overwrites nothing.
+    person.write("seed", "x");
+    let script = "hostname > made-$QUORATE_TASK_RANK";
+    let words = [
+        "submit",
+        name,
+        "-N2",
+        "--file",
+        "seed",
+        "--keep-files",
+        "--wait",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let said = person.quorate(&words);
+    assert_eq!((said.code, said.out.as_str()), (0, "2\n"), "{said:?}");
+    let words = ["fetch", name, "2", "made-*", "--rank", "1", "-o", "two"];
+    let said = person.quorate(&words);
+    assert_eq!((said.code, said.out.as_str()), (0, "two/made-1\n"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(at("two/made-1")).unwrap(), format!("{name}-worker-0-0\n"));
+    let said = person.quorate(&words);
+    assert!(said.code == 1 && said.err.contains("is there already"), "{said:?}");
+    let said = person.quorate(&["fetch", name, "2", "made-0", "--rank", "1"]);
+    assert!(said.code == 1 && said.err.contains("worker-0-0: there is no made-0 in"), "{said:?}");
+
+    // The queue, to a file that is here, and from it.
+    let said = person.quorate(&["queue", name, "dump", "all.dump"]);
+    assert!(said.code == 0 && said.out.is_empty(), "{said:?}");
+    let dumped = std::fs::read(at("all.dump")).unwrap();
+    assert_eq!(person.quorate(&["queue", name, "dump", "-"]).out.as_bytes(), dumped);
+    assert_eq!(person.quorate(&["purge", name]).code, 0);
+    let said = person.quorate(&["queue", name, "restore", "all.dump"]);
+    assert_eq!(said.out, "2 jobs are restored; the next number is 3\n", "{said:?}");
+    LAB.kubectl(&["delete", "mc", name]).unwrap();
+}
+
+#[test]
+fn top_has_the_terminal_at_which_it_was_typed() {
+    let name = "outside-top";
+    let person = Person::new("onlooker", &["pods/portforward"]);
+    cluster(name);
+    assert_eq!(
+        person.quorate(&["submit", name, "--name", "sleeper", "--", "sleep", "600"]).out,
+        "1\n"
+    );
+    let said = person.quorate(&["top", name]);
+    assert!(said.code == 0 && said.out.contains("sleeper"), "{said:?}");
+    let size = nix::pty::Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = openpty(Some(&size), None).unwrap();
+    let mut command = person.command(&["top", name]);
+    command.env("TERM", "xterm").stdin(pty.slave.try_clone().unwrap());
+    command.stdout(pty.slave.try_clone().unwrap()).stderr(pty.slave);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut terminal = File::from(pty.master);
+    let mut text = String::new();
+    read_until(&mut terminal, &mut text, "\x1b[?1049h");
+    read_until(&mut terminal, &mut text, "sleeper");
+    // A key, a question and its answer: the job ends.
+    terminal.write_all(b"c").unwrap();
+    read_until(&mut terminal, &mut text, "?");
+    terminal.write_all(b"y").unwrap();
+    assert_eq!(person.quorate(&["wait", name, "1"]).code, 143);
+    terminal.write_all(b"q").unwrap();
+    read_until(&mut terminal, &mut text, "\x1b[?1049l");
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text:?}");
+    LAB.kubectl(&["delete", "mc", name]).unwrap();
+}
+
+#[test]
 fn a_job_of_somebody_who_goes_away_goes_on() {
     let name = "outside-gone";
     let person = Person::new("gone", &["pods/portforward"]);

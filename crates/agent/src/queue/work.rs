@@ -24,19 +24,25 @@ pub const VERB: &str = "work";
 /// Put the cluster's program into its queue, and wait for its end
 #[derive(Debug, Args)]
 pub struct WorkArgs {
-    /// The configuration of the cluster
+    /// The configuration of the cluster; `-` reads a program alone from standard input
     config: PathBuf,
-    /// Where the words of the first failure go
-    failure: PathBuf,
+    /// Where the words of the first failure go; otherwise they are said
+    failure: Option<PathBuf>,
 }
 
 impl WorkArgs {
     /// Runs the verb; gives the code to exit with.
     pub fn run(&self) -> anyhow::Result<i32> {
         let shown = self.config.display();
-        let text = std::fs::read(&self.config).with_context(|| format!("cannot read {shown}"))?;
-        let config = AgentConfig::parse(&text)?;
-        let submitted = match &config.program {
+        let program = if self.config.as_os_str() == "-" {
+            let text = std::io::read_to_string(std::io::stdin().lock());
+            let text = text.context("cannot read the program")?;
+            serde_json::from_str(&text).context("the program is not understood")?
+        } else {
+            let text = std::fs::read(&self.config);
+            AgentConfig::parse(&text.with_context(|| format!("cannot read {shown}"))?)?.program
+        };
+        let submitted = match &program {
             Program::Script { text } => script(text),
             Program::Jobs { jobs } => self::jobs(jobs),
             Program::None | Program::Command { .. } | Program::Parallel(_) => {
@@ -46,7 +52,9 @@ impl WorkArgs {
         let ids = match submitted {
             Ok(ids) => ids,
             Err(refused) => {
-                sys::complain(&refused);
+                if self.failure.is_some() {
+                    sys::complain(&refused);
+                }
                 self.tell(&refused)?;
                 return Ok(exit::FAILED);
             }
@@ -61,8 +69,12 @@ impl WorkArgs {
     }
 
     fn tell(&self, words: &str) -> anyhow::Result<()> {
-        let shown = || format!("cannot write {}", self.failure.display());
-        std::fs::write(&self.failure, words).with_context(shown)
+        let Some(failure) = &self.failure else {
+            sys::complain(words);
+            return Ok(());
+        };
+        let shown = || format!("cannot write {}", failure.display());
+        std::fs::write(failure, words).with_context(shown)
     }
 }
 

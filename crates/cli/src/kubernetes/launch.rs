@@ -79,6 +79,7 @@ impl Run<'_> {
                     None | Some(ValidatedProgram::None) => 0,
                     Some(program) => {
                         let found = target::find(session, Some(name)).await?;
+                        guest::hand_over(&program)?;
                         exec::in_pod(session, &found, &guest::command(&program, paths::AGENT), None)
                             .await?
                     }

@@ -1,32 +1,39 @@
 //! A program as a guest of a cluster that stays: the command line, run in the launcher, that starts
 //! it as the cluster itself would have.
 
-use crate::refusal::Refusal;
+use anyhow::Context as _;
 use quorate_api::minicluster::MpiStart;
 use quorate_api::validate::{ValidatedParallel, ValidatedProgram};
+use std::io::{Seek as _, Write as _};
 
 /// What to run in the launcher by way of the agent's `enter`; empty for a cluster without a program.
 /// `agent` is the agent's path there.
 pub(crate) fn command(program: &ValidatedProgram, agent: &str) -> Vec<String> {
     match program {
-        // Work for the queue is refused by [`check`].
-        ValidatedProgram::None | ValidatedProgram::Script { .. } | ValidatedProgram::Jobs(_) => {
-            Vec::new()
+        ValidatedProgram::None => Vec::new(),
+        ValidatedProgram::Script { .. } | ValidatedProgram::Jobs(_) => {
+            [agent, "work", "-"].map(str::to_owned).into()
         }
         ValidatedProgram::Command { argv } => argv.clone(),
         ValidatedProgram::Parallel(parallel) => self::parallel(parallel, agent),
     }
 }
 
-/// Refuses a program that is no guest: a cluster that stays takes work by its queue.
-pub(crate) fn check(program: &ValidatedProgram) -> Result<(), Refusal> {
-    match program {
-        ValidatedProgram::Script { .. } | ValidatedProgram::Jobs(_) => Err(Refusal::usage(
-            "--keep does not go with a program of `script` or `jobs`",
-        )
-        .hint("leave program out of the file, and submit the work to the cluster that stays")),
-        _ => Ok(()),
+/// Makes work for the queue this process's standard input, from where the command reads it; other programs
+/// keep the one that there is.
+pub(crate) fn hand_over(program: &ValidatedProgram) -> anyhow::Result<()> {
+    if !is_work(program) {
+        return Ok(());
     }
+    let failed = "cannot hand the program over";
+    let text = serde_json::to_vec(&quorate_plan::program(program)).context(failed)?;
+    let mut file = tempfile::tempfile().context(failed)?;
+    file.write_all(&text).and_then(|()| file.rewind()).context(failed)?;
+    nix::unistd::dup2_stdin(file).context(failed)
+}
+
+fn is_work(program: &ValidatedProgram) -> bool {
+    matches!(program, ValidatedProgram::Script { .. } | ValidatedProgram::Jobs(_))
 }
 
 fn parallel(parallel: &ValidatedParallel, agent: &str) -> Vec<String> {

@@ -46,9 +46,6 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
             .into());
     }
     let mut cluster = wanted.cluster.with_uid(identity::uid()?);
-    if args.keep {
-        guest::check(&cluster.program)?;
-    }
     // A cluster that stays runs its first program as a guest, so that it outlives it.
     let guest = args.keep.then(|| std::mem::replace(&mut cluster.program, ValidatedProgram::None));
     let has_program = cluster.program != ValidatedProgram::None;
@@ -233,7 +230,13 @@ fn left(
     agent: &str,
     loudness: Loudness,
 ) -> anyhow::Result<i32> {
-    let argv = guest.map(|program| guest::command(&program, agent)).unwrap_or_default();
+    let argv = match &guest {
+        Some(program) => {
+            guest::hand_over(program)?;
+            guest::command(program, agent)
+        }
+        None => Vec::new(),
+    };
     let code = if argv.is_empty() { 0 } else { super::enter::run_in_launcher(name, &argv)? };
     if !loudness.quiet {
         write_stderr(&format!(

@@ -134,6 +134,29 @@ fn jobs_are_put_into_a_cluster_that_stays_from_outside_and_looked_after_there() 
 }
 
 #[test]
+fn work_for_the_queue_is_a_guest_of_a_cluster_that_is_kept() {
+    let stage = Stage::new();
+    let jobs = "  program:\n    jobs:\n    - {name: one, command: [echo, one]}\n    \
+                - {name: two, command: [sh, -c, 'echo two; exit 5'], after: [one]}\n";
+    let path = file(&stage, "kept", jobs).display().to_string();
+    let (code, out, err) = stage.run(&["run", "--keep", &path]);
+    assert_eq!((code, out.as_str()), (5, "one\ntwo\n"), "{err}");
+    assert!(
+        err.contains("job 2 (two) ended with code 5") && err.contains("kept stays up"),
+        "{err}"
+    );
+    // It is there, and goes on with the next number.
+    let (code, out, err) = stage.run(&["submit", "kept", "--wait", "--", "true"]);
+    assert_eq!((code, out.as_str()), (0, "3\n"), "{err}");
+    stage.run(&["delete", "kept"]);
+    let script = "  program:\n    script: |\n      #!/bin/sh\n      #SBATCH -N2 -n2\n      srun hostname | sort\n";
+    let path = file(&stage, "script", script).display().to_string();
+    let (code, out, err) = stage.run(&["run", "--keep", &path]);
+    assert_eq!((code, out.as_str()), (0, "script-launcher-0-0\nscript-worker-0-0\n"), "{err}");
+    stage.run(&["delete", "script"]);
+}
+
+#[test]
 fn files_go_along_with_a_job_and_others_come_back_from_it() {
     let stage = Stage::new();
     let (code, _, err) =
