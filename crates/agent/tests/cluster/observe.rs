@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The seed of all clusters of these tests.
 const SEED: [u8; 32] = [7; 32];
@@ -92,12 +92,14 @@ fn an_observer_is_told_at_once_and_of_each_change() {
     assert!(figures.bytes_in > 0 && figures.bytes_out > 0, "{figures:?}");
     let round_trip = figures.round_trip.unwrap();
     assert_eq!(round_trip.brokers, 2);
-    assert!(round_trip.median_micros > 0 && round_trip.most_micros < 1_000_000, "{round_trip:?}");
+    // Who takes longer than a second counts as that slow.
+    assert!(round_trip.median_micros > 0 && round_trip.most_micros <= 1_000_000, "{round_trip:?}");
 
     let killed = Instant::now();
     pods.kill_pod(2);
     let status = observer.until(|status| status.online == 2);
-    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
+    // Sooner than a status is due anyway.
+    assert!(killed.elapsed() < observe::REFRESH, "{:?}", killed.elapsed());
     assert_eq!((&*status.missing[0].pod, status.missing.len()), ("worker-0-1", 1));
 }
 

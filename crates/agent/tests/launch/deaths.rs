@@ -18,7 +18,8 @@ fn a_killed_broker_ends_its_job_and_its_tasks_are_swept() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 69, "{}", stderr(&output));
     assert!(stderr(&output).contains("worker-0-1 was lost"), "{}", stderr(&output));
-    assert!(start.elapsed() < Duration::from_secs(10));
+    // It is not given up, it is noticed: that would take fifteen seconds and more.
+    assert!(start.elapsed() < Duration::from_secs(15));
     pids.into_iter().for_each(wait_gone);
     // The cluster goes on.
     pods.wait_running();

@@ -1,6 +1,7 @@
 //! An instance within a job's allocation: a cluster of its own on the same pods.
 
 use crate::pods::{AGENT, Pods, signal};
+use crate::signals::interrupt;
 use crate::typing::{Marks, cluster, code, run, sorted, stderr, typed, wait_gone};
 use std::time::{Duration, Instant};
 
@@ -70,12 +71,8 @@ fn an_instance_that_is_killed_takes_its_jobs_along() {
         .unwrap();
     let tasks = [marks.pid("0"), marks.pid("1")];
     let started = Instant::now();
-    let pid = i32::try_from(child.id()).unwrap();
     // Twice within a second: the whole job is killed, brokers of the instance and all.
-    for _ in 0..2 {
-        signal(pid, SIGINT);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    interrupt(&mut child);
     assert!(!child.wait().unwrap().success());
     tasks.into_iter().for_each(wait_gone);
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());

@@ -59,7 +59,7 @@ fn launcher(marks: &Marks, ranks: u32, before: &str) -> String {
     let path = marks.path("mpirun");
     let text = format!(
         "#!/bin/sh\n{before}\ni=0; while [ $i -lt {ranks} ]; do \
-         OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_SIZE={ranks} sleep 0.6 & i=$((i+1)); done\nwait\n"
+         OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_SIZE={ranks} sleep 1.5 & i=$((i+1)); done\nwait\n"
     );
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -133,7 +133,8 @@ fn one_dying_rank_ends_the_rest_even_those_that_ignore_sigterm() {
     let start = Instant::now();
     let output = run(&pods, 0, &["run", "-N2", "sh", "-c", &script]);
     assert_eq!(code(&output), 3, "{}", stderr(&output));
-    assert!(start.elapsed() < Duration::from_secs(10));
+    // Killed after three seconds; given up it would be after fifteen more.
+    assert!(start.elapsed() < Duration::from_secs(15));
     wait_gone(marks.pid("rank1"));
 }
 
@@ -150,9 +151,9 @@ fn a_background_process_does_not_hold_up_the_end() {
     let pods = cluster(1);
     let start = Instant::now();
     // It left the group, and holds the pipe.
-    let output = run(&pods, 0, &["run", "sh", "-c", "setsid sleep 20 & echo out"]);
+    let output = run(&pods, 0, &["run", "sh", "-c", "setsid sleep 60 & echo out"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "out\n"));
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
