@@ -97,6 +97,8 @@ pub mod reason {
     pub const PROGRAM_STARTED: &str = "ProgramStarted";
     /// Running: no program; people use the cluster.
     pub const READY: &str = "Ready";
+    /// No condition's: it runs, and is to be smaller once jobs have ended.
+    pub const WAITING_FOR_JOBS: &str = "WaitingForJobs";
 
     /// Failed: the budget of `failurePolicy.maxRestarts` is used up.
     pub const RESTARTS_EXHAUSTED: &str = "RestartsExhausted";

@@ -45,6 +45,9 @@ pub struct ClusterStatus {
     /// none will get something of them. Their pods may go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_from: Option<u32>,
+    /// The brokers that wait for jobs before they can go; absent while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<Leaving>,
     /// Brokers needed to start.
     pub min_size: u32,
     /// Brokers connected, rank 0 included.
@@ -67,6 +70,9 @@ pub struct ClusterStatus {
     /// The jobs of its queue, once they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueCounts>,
+    /// The same for each named queue, by name; at most [`QUEUES_TOLD`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<NamedCounts>,
     /// Why the queue takes no jobs, in one sentence; absent while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_trouble: Option<String>,
@@ -123,6 +129,42 @@ pub struct QueueCounts {
     pub completed: u64,
     /// Those that ended otherwise: failed, cancelled, out of time.
     pub failed: u64,
+}
+
+/// The most named queues that are counted apart: a status is one line of bounded length.
+pub const QUEUES_TOLD: usize = 64;
+
+/// The jobs of one named queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamedCounts {
+    /// The queue's name.
+    pub name: String,
+    /// Its jobs.
+    #[serde(flatten)]
+    pub jobs: QueueCounts,
+    /// Jobs that were started in this life of rank 0's broker.
+    pub started: u64,
+    /// Jobs that ended with code 0 in it, forgotten ones too.
+    pub ended_well: u64,
+    /// Jobs that ended otherwise in it.
+    pub ended_badly: u64,
+    /// When the job was submitted that has waited for nodes the longest, in milliseconds since the
+    /// Unix epoch; absent while none waits for nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<u64>,
+}
+
+/// Brokers beyond a smaller size, which let the jobs on them end first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leaving {
+    /// Their ranks as an id set.
+    pub ranks: String,
+    /// Their pods as a host list, `worker-0-[2-3]`.
+    pub pods: String,
+    /// Jobs that have something of them.
+    pub jobs: u32,
 }
 
 /// What is measured of the overlay on rank 0, for metrics. Changes all the time, and is told

@@ -21,6 +21,7 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use quorate_contract::ClusterStatus;
+use quorate_contract::status::NamedCounts;
 use quorate_observe::{Live, Observed};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
@@ -305,9 +306,18 @@ fn sample(
         inherited: began.is_some_and(|began| began < since.as_millisecond()),
         received: figures.bytes_in,
         sent: figures.bytes_out,
-        jobs: status.queue.unwrap_or_default(),
+        queues: queues(status),
         round_trip: fresh.map(|fresh| Duration::from_micros(fresh.most_micros)),
     }
+}
+
+/// The jobs of each queue. Agents that do not tell them apart have them all in one.
+fn queues(status: &ClusterStatus) -> Vec<NamedCounts> {
+    let all = || {
+        let jobs = status.queue?;
+        Some(NamedCounts { name: "default".to_owned(), jobs, ..NamedCounts::default() })
+    };
+    if status.queues.is_empty() { all().into_iter().collect() } else { status.queues.clone() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,6 +7,7 @@ mod census;
 mod launchers;
 mod milestones;
 mod process;
+mod queues;
 
 pub use census::Census;
 pub use launchers::{LauncherSample, Launchers};

@@ -63,6 +63,12 @@ pub fn transitions(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> 
             if now.message.is_empty() { new.message.as_deref() } else { Some(&*now.message) };
         events.push(draft(*event, &now.reason, action, message.unwrap_or_default()));
     }
+    let waits =
+        |status: &MiniClusterStatus| status.reason.as_deref() == Some(reason::WAITING_FOR_JOBS);
+    if waits(new) && !waits(old) {
+        let message = new.message.as_deref().unwrap_or_default();
+        events.push(draft(EventType::Normal, reason::WAITING_FOR_JOBS, "Scale", message));
+    }
     let attempt = |status: &MiniClusterStatus| status.attempt.unwrap_or(0);
     if attempt(new) > attempt(old) && old.start_time == new.start_time {
         let message = new.failure.as_ref().and_then(|failure| failure.message.as_deref());

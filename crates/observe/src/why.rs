@@ -71,6 +71,8 @@ pub enum Cause {
     ProgramRuns,
     /// The cluster is up, without a program.
     Ready,
+    /// It is up, and is to be smaller once jobs on the brokers that go have ended.
+    WaitingForJobs,
     /// The JobSet is not there yet.
     Starting,
     /// The JobSet controller does nothing.
@@ -117,7 +119,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause but those of [`Cause::Reported`], for tables.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::Deleting,
         Self::Succeeded,
         Self::RestartsExhausted,
@@ -134,6 +136,7 @@ impl Cause {
         Self::QueueEvicted,
         Self::ProgramRuns,
         Self::Ready,
+        Self::WaitingForJobs,
         Self::Starting,
         Self::JobSetSilent,
         Self::JobsRefused,
@@ -177,6 +180,7 @@ impl Cause {
             Self::QueueEvicted => reason::QUEUE_EVICTED,
             Self::ProgramRuns => reason::PROGRAM_STARTED,
             Self::Ready => reason::READY,
+            Self::WaitingForJobs => reason::WAITING_FOR_JOBS,
             Self::Starting => reason::STARTING,
             Self::JobSetSilent => reason::JOBSET_SILENT,
             Self::JobsRefused => reason::JOBS_REFUSED,
@@ -224,6 +228,7 @@ impl Cause {
                 | Self::WaitingForAdmission
                 | Self::ProgramRuns
                 | Self::Ready
+                | Self::WaitingForJobs
                 | Self::Starting
                 | Self::Restarting
                 | Self::PodsStarting
@@ -281,7 +286,7 @@ impl Why {
         let state = match self.cause {
             Cause::Succeeded => "succeeded",
             Cause::ProgramRuns => "is running",
-            Cause::Ready => "is ready",
+            Cause::Ready | Cause::WaitingForJobs => "is ready",
             Cause::ProgramEnded => "is ending",
             Cause::Immutable => "was not changed",
             _ if self.over => "failed",

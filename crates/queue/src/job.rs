@@ -211,6 +211,17 @@ impl Job {
         self.allocation.is_some() && !self.freed
     }
 
+    /// What was noted of it under a key, in this attempt; the last of several.
+    pub fn memo(&self, key: &str) -> Option<&str> {
+        let attempt = self.history.iter().rev().map(|(_, event)| event);
+        attempt.take_while(|event| !matches!(event, Event::Requeue { .. })).find_map(|event| {
+            match event {
+                Event::Memo { key: its, value } if **its == *key => Some(&**value),
+                _ => None,
+            }
+        })
+    }
+
     /// Whether it goes back to the beginning once its tasks are gone.
     pub fn begins_again(&self) -> bool {
         match self.cause.as_ref().map(|cause| &*cause.kind) {

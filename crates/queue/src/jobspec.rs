@@ -6,8 +6,14 @@ use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The most bytes of a job's program and environment together.
+/// The most bytes of a job's program and environment together, a script's text among them.
 pub const MAX_TEXT: usize = 16 << 20;
+/// The most bytes of one argument or variable (`NAME=value`) without its end: Linux's `MAX_ARG_STRLEN`
+/// less one (execve(2)).
+pub const MAX_STRING: usize = (128 << 10) - 1;
+/// The most bytes of all arguments and variables: three quarters of Linux's `_STK_LIM` (execve(2)). A node
+/// takes less if its limit of the stack says so.
+pub const MAX_STRINGS: usize = 6 << 20;
 /// Urgency unless said otherwise, in 0 (held) to 31 (first of all).
 pub const URGENCY: u8 = 16;
 const MAX_URGENCY: u8 = 31;
@@ -231,6 +237,24 @@ pub enum JobspecError {
         "the script does not start with an interpreter line such as #!/bin/sh; wrap a command with --wrap"
     )]
     NoInterpreter,
+    /// Linux hands no program such a string.
+    #[error(
+        "{field} is {bytes} bytes, and a program can be given at most {MAX_STRING} in one string (execve(2), MAX_ARG_STRLEN): put it into a file"
+    )]
+    StringTooLong {
+        /// The field.
+        field: String,
+        /// Its length.
+        bytes: usize,
+    },
+    /// Linux hands no program so many of them.
+    #[error(
+        "arguments and environment are {bytes} bytes, and a program can be given at most {MAX_STRINGS} (execve(2)): leave variables out (--env) or put data into files"
+    )]
+    StringsTooLong {
+        /// How much there is.
+        bytes: usize,
+    },
     /// More than the log should carry for one job.
     #[error(
         "program and environment are {bytes} bytes; at most {MAX_TEXT} are taken: put large data into files"
@@ -338,12 +362,24 @@ impl Jobspec {
             Program::Script { text, .. } => text.len(),
             _ => 0,
         };
-        let variables = self.environment.iter().map(|(name, value)| name.len() + value.len() + 2);
-        let bytes = script
-            + words.iter().map(|word| word.len() + 1).sum::<usize>()
-            + variables.sum::<usize>();
-        if bytes > MAX_TEXT {
-            return Err(JobspecError::TooLarge { bytes });
+        let arguments = words.iter().enumerate().map(|(at, word)| (word.len(), at));
+        if let Some((bytes, at)) = arguments.max().filter(|(bytes, _)| *bytes > MAX_STRING) {
+            return Err(JobspecError::StringTooLong { field: format!("argument {at}"), bytes });
+        }
+        let variables = self.environment.iter();
+        let variables = variables.map(|(name, value)| (name.len() + value.len() + 1, name));
+        if let Some((bytes, name)) =
+            variables.clone().max().filter(|(bytes, _)| *bytes > MAX_STRING)
+        {
+            return Err(JobspecError::StringTooLong { field: format!("variable {name}"), bytes });
+        }
+        let strings = words.iter().map(|word| word.len() + 1).sum::<usize>()
+            + variables.map(|(bytes, _)| bytes + 1).sum::<usize>();
+        if strings > MAX_STRINGS {
+            return Err(JobspecError::StringsTooLong { bytes: strings });
+        }
+        if script + strings > MAX_TEXT {
+            return Err(JobspecError::TooLarge { bytes: script + strings });
         }
         Ok(())
     }

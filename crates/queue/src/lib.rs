@@ -27,13 +27,13 @@ pub use event::{Copy, Entry, Event, Outcome, Severity, Submission};
 pub use id::{ArrayElement, ArraySpan, JobId, JobIdError};
 pub use job::{Illegal, Job, Phase, Standing, State};
 pub use jobspec::{
-    Condition, Dependency, EarlySignal, Jobspec, JobspecError, MAX_TEXT, Program, Request, Streams,
-    URGENCY,
+    Condition, Dependency, EarlySignal, Jobspec, JobspecError, MAX_STRING, MAX_STRINGS, MAX_TEXT,
+    Program, Request, Streams, URGENCY,
 };
 pub use pool::{Allocation, NodeState, Offer, Part, Pool, PoolError};
 pub use queue::{
-    Copies, Counts, Effect, Lane, Limits, Queue, QueueError, Replayed, RestoreError, Restored,
-    Settings, Snapshot,
+    Copies, Counts, Effect, Lane, LaneCounts, Limits, Queue, QueueError, Replayed, RestoreError,
+    Restored, Settings, Snapshot,
 };
 pub use schedule::{Forecast, Policy};
 pub use time::Time;

@@ -5,6 +5,7 @@
 //! carries out the effects then: a job is never started that a restarted queue would not know.
 
 mod control;
+mod counts;
 mod dump;
 mod lane;
 mod nodes;
@@ -14,6 +15,7 @@ mod snapshot;
 mod start;
 mod submit;
 
+pub use counts::{Counts, LaneCounts};
 pub use dump::{RestoreError, Restored};
 pub use lane::{Lane, Limits};
 pub use replay::Replayed;
@@ -28,6 +30,7 @@ use crate::jobspec::JobspecError;
 use crate::pool::Pool;
 use crate::schedule::{Forecast, Policy, Seen};
 use crate::time::Time;
+use counts::Tallies;
 use lane::LaneState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,19 +58,6 @@ impl Default for Settings {
             lanes: vec![Lane::named("default")],
         }
     }
-}
-
-/// Jobs that are known, by what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Without nodes.
-    pub pending: usize,
-    /// With nodes.
-    pub running: usize,
-    /// Over, and every task ended with code 0.
-    pub completed: usize,
-    /// Over otherwise.
-    pub failed: usize,
 }
 
 /// What the shell has to do, once the entries before it are durable.
@@ -223,6 +213,7 @@ pub struct Queue {
     over: BTreeSet<(Time, JobId)>,
     /// How many of them completed.
     completed: usize,
+    tallies: Tallies,
     /// Who waits for a job.
     dependents: BTreeMap<JobId, Vec<JobId>>,
     /// Active jobs of a user and name.
@@ -270,6 +261,7 @@ impl Queue {
             running: BTreeSet::new(),
             over: BTreeSet::new(),
             completed: 0,
+            tallies: Tallies::default(),
             dependents: BTreeMap::new(),
             names: BTreeMap::new(),
             arrays: BTreeMap::new(),
@@ -312,17 +304,6 @@ impl Queue {
     /// How many jobs are over and not forgotten.
     pub fn over(&self) -> usize {
         self.over.len()
-    }
-
-    /// How many jobs there are, by what became of them.
-    pub fn counts(&self) -> Counts {
-        let (over, running) = (self.over.len(), self.running.len());
-        Counts {
-            pending: self.jobs.len() - over - running,
-            running,
-            completed: self.completed,
-            failed: over - self.completed,
-        }
     }
 
     /// The nodes.

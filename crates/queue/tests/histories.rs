@@ -381,6 +381,9 @@ impl World {
             *place += 1;
         }
         assert_eq!(self.queue.counts(), counts);
+        let lane = self.queue.lane_counts()["default"];
+        let oldest = self.queue.waiting().map(|job| job.submitted).min();
+        assert_eq!((lane.jobs, lane.oldest), (counts, oldest));
         // What is in the order is what waits for nodes; nobody is overdue without having been stopped.
         assert!(self.queue.waiting().all(|job| job.state == State::Sched && !job.held));
         let waiting = self.queue.jobs().filter(|job| job.state == State::Sched).count();

@@ -6,7 +6,9 @@ use crate::settings::Settings;
 use bytes::Bytes;
 use quorate_contract::AgentConfig;
 use quorate_contract::report::{Phases, Report};
-use quorate_contract::status::{BrokerState, ClusterStatus, ProgramStatus, QueueCounts};
+use quorate_contract::status::{
+    BrokerState, ClusterStatus, Leaving, NamedCounts, ProgramStatus, QueueCounts,
+};
 use quorate_overlay::Command;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -185,7 +187,9 @@ pub(crate) enum ToNode {
     /// The program's shape, for the status.
     Program { status: ProgramStatus },
     /// How many jobs there are, and why no more are taken, for the status.
-    Queue { counts: QueueCounts, trouble: Option<String> },
+    Queue { counts: QueueCounts, queues: Vec<NamedCounts>, trouble: Option<String> },
+    /// Which brokers wait for jobs before they can go, for the status.
+    Leaving { leaving: Option<Leaving> },
     /// How far this broker has come, and how the program ended, for the status.
     Progress { phases: Phases, report: Option<Box<Report>> },
     /// The cluster is to have so many brokers (rank 0).
@@ -335,9 +339,15 @@ impl Overlay {
     pub async fn jobs_counted(
         &self,
         counts: QueueCounts,
+        queues: Vec<NamedCounts>,
         trouble: Option<String>,
     ) -> Result<(), OverlayError> {
-        self.tell(ToNode::Queue { counts, trouble }).await
+        self.tell(ToNode::Queue { counts, queues, trouble }).await
+    }
+
+    /// Publishes which brokers wait for jobs before they can go, in [`Overlay::status`] (rank 0).
+    pub(crate) async fn leaving(&self, leaving: Option<Leaving>) -> Result<(), OverlayError> {
+        self.tell(ToNode::Leaving { leaving }).await
     }
 
     /// The cluster's work is done: ends it, as succeeded unless its program says else (rank 0).

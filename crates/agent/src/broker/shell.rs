@@ -308,10 +308,18 @@ impl Shell {
                 self.told.program = Some(status);
                 self.bump();
             }
-            ToNode::Queue { counts, trouble } => {
-                let before = (self.told.queue.replace(counts), self.told.queue_trouble.clone());
-                if before != (Some(counts), trouble.clone()) {
-                    self.told.queue_trouble = trouble;
+            ToNode::Queue { counts, queues, trouble } => {
+                let now = (Some(counts), queues, trouble);
+                let told = &mut self.told;
+                let before = (told.queue, &told.queues, &told.queue_trouble);
+                if before != (now.0, &now.1, &now.2) {
+                    (told.queue, told.queues, told.queue_trouble) = now;
+                    self.bump();
+                }
+            }
+            ToNode::Leaving { leaving } => {
+                if self.told.leaving != leaving {
+                    self.told.leaving = leaving;
                     self.bump();
                 }
             }

@@ -3,7 +3,9 @@
 use super::handle::Membership;
 use crate::settings::Settings;
 use quorate_contract::report::{Phases, Report};
-use quorate_contract::status::{BrokerState, ClusterStatus, Missing, ProgramStatus, QueueCounts};
+use quorate_contract::status::{
+    BrokerState, ClusterStatus, Leaving, Missing, NamedCounts, ProgramStatus, QueueCounts,
+};
 use quorate_hostlist::IdSet;
 use quorate_overlay::{Millis, Node, State};
 
@@ -15,7 +17,9 @@ const MISSING_LIMIT: usize = 32;
 pub(super) struct Told {
     pub(super) program: Option<ProgramStatus>,
     pub(super) queue: Option<QueueCounts>,
+    pub(super) queues: Vec<NamedCounts>,
     pub(super) queue_trouble: Option<String>,
+    pub(super) leaving: Option<Leaving>,
     pub(super) phases: Phases,
     pub(super) report: Option<Box<Report>>,
 }
@@ -37,6 +41,7 @@ pub(super) fn of(
         state: state(node.state()),
         size: node.size(),
         free_from: members.free_from,
+        leaving: told.leaving.clone(),
         min_size: config.min_size,
         online: online.len() as u32,
         online_ranks: online.to_string(),
@@ -52,6 +57,7 @@ pub(super) fn of(
         gives_up_in_seconds: node.gives_up_at().map(|at| at.since(now).0.div_ceil(1000)),
         program: told.program.clone(),
         queue: told.queue,
+        queues: told.queues.clone(),
         queue_trouble: told.queue_trouble.clone(),
         boot: node.config().boot.to_string(),
         phases: told.phases.clone(),

@@ -331,6 +331,10 @@ fn refused(program: &Path, error: &io::Error) -> TaskEnd {
         Some(Errno::ENOENT) => {
             TaskEnd::NotExecutable(format!("the interpreter of {program} does not exist"))
         }
+        Some(Errno::E2BIG) => TaskEnd::NotStarted(format!(
+            "cannot start {program}: arguments and environment are more than a program can be given here \
+             (execve(2), a quarter of the limit of the stack): leave variables out, or raise ulimit -s"
+        )),
         _ => TaskEnd::NotStarted(format!("cannot start {program}: {error}")),
     }
 }

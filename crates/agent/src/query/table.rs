@@ -25,6 +25,11 @@ pub(super) fn status(status: &ClusterStatus) -> String {
     if !status.torpid_ranks.is_empty() {
         let _ = writeln!(text, "  torpid   {}", status.torpid_ranks);
     }
+    if let Some(leaving) = &status.leaving {
+        let (pods, jobs) = (&leaving.pods, leaving.jobs);
+        let plural = if jobs == 1 { "" } else { "s" };
+        let _ = writeln!(text, "  leaving  {pods}, once {jobs} job{plural} there ended");
+    }
     if let Some(program) = &status.program {
         let (tasks, pods) = (program.tasks, program.pods);
         let _ =
@@ -100,6 +105,7 @@ mod tests {
             state: BrokerState::Quorum,
             size: 4,
             free_from: None,
+            leaving: None,
             min_size: 4,
             online: 2,
             online_ranks: "0-1".into(),

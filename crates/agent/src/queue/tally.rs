@@ -7,8 +7,8 @@ use super::keeper::{Closed, Keeping};
 use crate::broker::Overlay;
 use crate::job::Jobs;
 use quorate_contract::config::Program;
-use quorate_contract::status::{BrokerState, QueueCounts};
-use quorate_queue::Queue;
+use quorate_contract::status::{BrokerState, NamedCounts, QUEUES_TOLD, QueueCounts};
+use quorate_queue::{Counts, LaneCounts, Queue};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -52,14 +52,29 @@ impl Idle {
     }
 }
 
-/// The queue's jobs by what became of them.
-fn count(queue: &Queue) -> QueueCounts {
-    let counts = queue.counts();
+/// The queue's jobs by what became of them: all, and those of each named queue.
+fn count(queue: &Queue) -> (QueueCounts, Vec<NamedCounts>) {
+    let named = queue.lane_counts().into_iter().take(QUEUES_TOLD);
+    (told(queue.counts()), named.map(|(name, counts)| named_counts(name, counts)).collect())
+}
+
+fn told(counts: Counts) -> QueueCounts {
     QueueCounts {
         pending: counts.pending as u64,
         running: counts.running as u64,
         completed: counts.completed as u64,
         failed: counts.failed as u64,
+    }
+}
+
+fn named_counts(name: &str, counts: LaneCounts) -> NamedCounts {
+    NamedCounts {
+        name: name.to_owned(),
+        jobs: told(counts.jobs),
+        started: counts.started,
+        ended_well: counts.completed,
+        ended_badly: counts.failed,
+        oldest: counts.oldest.map(|time| time.0),
     }
 }
 
@@ -84,10 +99,10 @@ async fn tally(keeping: &Keeping, jobs: &Jobs, overlay: &Overlay) -> Result<(), 
         changes.mark_unchanged();
         let counted = keeping.look(count).await;
         // A queue that could not be opened counts nothing, and says why.
-        let counts = counted.as_ref().copied().unwrap_or_default();
+        let (counts, queues) = counted.as_ref().cloned().unwrap_or_default();
         let why = trouble.borrow_and_update().clone();
         if counted.is_ok() || why.is_some() {
-            overlay.jobs_counted(counts, why).await.map_err(|_| Closed)?;
+            overlay.jobs_counted(counts, queues, why).await.map_err(|_| Closed)?;
         }
         counted?;
         let up = members.borrow_and_update().state == BrokerState::Run;

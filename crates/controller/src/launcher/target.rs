@@ -43,11 +43,15 @@ impl Target {
 }
 
 /// Whether a status says something that matters to anybody but metrics. What counts down or up by
-/// itself does not.
+/// itself does not, nor do the jobs of each queue.
 pub(super) fn says_more(last: &ClusterStatus, now: &ClusterStatus) -> bool {
     let plain = |status: &ClusterStatus| {
-        let mut plain =
-            ClusterStatus { figures: None, gives_up_in_seconds: None, ..status.clone() };
+        let mut plain = ClusterStatus {
+            figures: None,
+            gives_up_in_seconds: None,
+            queues: Vec::new(),
+            ..status.clone()
+        };
         for missing in &mut plain.missing {
             missing.silent_seconds = None;
         }

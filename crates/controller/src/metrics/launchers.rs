@@ -1,14 +1,15 @@
-//! What launchers tell of their overlays, added up over all clusters.
+//! What launchers tell of their overlays and queues, added up over all clusters.
 
+use super::queues::Queues;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use quorate_contract::status::QueueCounts;
+use quorate_contract::status::NamedCounts;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// From a node's own loopback to an ocean.
@@ -20,11 +21,6 @@ struct DirectionLabel {
     direction: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct StateLabel {
-    state: &'static str,
-}
-
 /// What one launcher told.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LauncherSample {
@@ -33,8 +29,8 @@ pub struct LauncherSample {
     /// Whether the launcher began before anybody here asked: another controller has counted what it
     /// had moved until then.
     pub inherited: bool,
-    /// The jobs of its queue.
-    pub jobs: QueueCounts,
+    /// The jobs of each of its queues.
+    pub queues: Vec<NamedCounts>,
     /// Bytes that the launcher's broker received since its start.
     pub received: u64,
     /// Bytes that it sent.
@@ -47,7 +43,7 @@ pub struct LauncherSample {
 #[derive(Debug, Default)]
 pub struct Launchers {
     online: Gauge,
-    jobs: Family<StateLabel, Gauge>,
+    queues: Arc<Queues>,
     round_trips: RoundTrips,
     bytes: Family<DirectionLabel, Counter>,
     last: Mutex<HashMap<String, LauncherSample>>,
@@ -70,11 +66,7 @@ impl Launchers {
             "Brokers that are connected, over all clusters whose launcher can be reached",
             launchers.online.clone(),
         );
-        registry.register(
-            "queue_jobs",
-            "Jobs in the queues of clusters whose launcher can be reached, by what they do",
-            launchers.jobs.clone(),
-        );
+        registry.register_collector(Box::new(Arc::clone(&launchers.queues)));
         registry.register_with_unit(
             "overlay_round_trip",
             "Round trips between launchers and their slowest child",
@@ -99,8 +91,7 @@ impl Launchers {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = || {
             let counted = sample.inherited.then(|| sample.clone());
-            let jobs = QueueCounts::default();
-            LauncherSample { online: 0, jobs, ..counted.unwrap_or_default() }
+            LauncherSample { online: 0, ..counted.unwrap_or_default() }
         };
         let before = last.insert(cluster.to_owned(), sample.clone()).unwrap_or_else(begin);
         let grown = |now: u64, before: u64| if now >= before { now - before } else { now };
@@ -110,7 +101,7 @@ impl Launchers {
         add("received", grown(sample.received, before.received));
         add("sent", grown(sample.sent, before.sent));
         self.online.inc_by(i64::from(sample.online) - i64::from(before.online));
-        self.jobs(before.jobs, sample.jobs);
+        self.queues.told(cluster, sample.inherited, &sample.queues);
     }
 
     /// A launcher can no longer be reached. What it had counted is remembered: it may come back.
@@ -118,24 +109,14 @@ impl Launchers {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = last.get_mut(cluster) {
             self.online.dec_by(i64::from(std::mem::take(&mut before.online)));
-            self.jobs(std::mem::take(&mut before.jobs), QueueCounts::default());
         }
-    }
-
-    /// A launcher's jobs were so many and are so many now.
-    fn jobs(&self, before: QueueCounts, now: QueueCounts) {
-        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let states =
-            [("pending", before.pending, now.pending), ("running", before.running, now.running)];
-        for (state, before, now) in states {
-            let change = number(now) - number(before);
-            self.jobs.get_or_create(&StateLabel { state }).inc_by(change);
-        }
+        self.queues.silent(cluster);
     }
 
     /// A launcher is gone, or nobody asks it any more.
     pub fn gone(&self, cluster: &str) {
         self.silent(cluster);
+        self.queues.gone(cluster);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
     }
 }
@@ -158,25 +139,6 @@ mod tests {
         launchers.gone("b");
         launchers.gone("b");
         assert_eq!(launchers.online.get(), 3);
-    }
-
-    #[test]
-    fn jobs_add_up_and_leave_with_their_cluster() {
-        let launchers = Launchers::default();
-        let jobs = |pending, running| LauncherSample {
-            jobs: QueueCounts { pending, running, completed: 7, failed: 7 },
-            ..sample(2, 0)
-        };
-        let shown = |state| launchers.jobs.get_or_create(&StateLabel { state }).get();
-        launchers.told("a", &jobs(5, 1));
-        launchers.told("b", &jobs(2, 2));
-        launchers.told("a", &jobs(3, 2));
-        assert_eq!((shown("pending"), shown("running")), (5, 4));
-        launchers.silent("a");
-        assert_eq!((shown("pending"), shown("running")), (2, 2));
-        launchers.told("a", &jobs(3, 2));
-        launchers.gone("b");
-        assert_eq!((shown("pending"), shown("running")), (3, 2));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use super::*;
 use k8s_openapi::jiff::Timestamp;
 use quorate_api::MiniCluster;
+use quorate_contract::status::{NamedCounts, QueueCounts};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -26,7 +27,14 @@ fn busy() -> Metrics {
         inherited: false,
         received: 1_000,
         sent: 500,
-        jobs: quorate_contract::status::QueueCounts::default(),
+        queues: vec![NamedCounts {
+            name: "default".into(),
+            jobs: QueueCounts { pending: 5, running: 2, completed: 40, failed: 1 },
+            started: 43,
+            ended_well: 40,
+            ended_badly: 1,
+            oldest: None,
+        }],
         round_trip: Some(Duration::from_micros(300)),
     };
     metrics.launchers().told("uid", &sample);

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::names::LAUNCHER;
-use quorate_contract::status::DIAL_FAILED;
+use quorate_contract::status::{DIAL_FAILED, Leaving};
 
 use super::{Cause, Found, words};
 use crate::facts::pod::{ContainerState, Phase, PodFacts};
@@ -20,7 +20,9 @@ pub(super) fn quorate(scene: &Scene<'_>) -> Option<Found> {
     }
     let since = scene.old.quorate_time.as_ref().filter(|_| scene.same_attempt()).map(|at| at.0);
     let since = since.or_else(|| scene.launcher.and_then(|pod| pod.ready_since));
-    let found = if !scene.shape.program {
+    let found = if let Some(leaving) = scene.live.and_then(|live| live.leaving.as_ref()) {
+        self::leaving(leaving)
+    } else if !scene.shape.program {
         Found::new(Cause::Ready, "it is up and takes work")
     } else if !scene.runs() {
         Found::new(Cause::WaitingForBrokers, "it is quorate and about to start the program")
@@ -37,6 +39,17 @@ pub(super) fn quorate(scene: &Scene<'_>) -> Option<Found> {
         Found::new(Cause::ProgramRuns, format!("the program runs{}", placed.unwrap_or_default()))
     };
     Some(found.since(since))
+}
+
+/// It runs, and is to be smaller. That counts jobs, not time: the sentence changes when one ends.
+fn leaving(leaving: &Leaving) -> Found {
+    let (jobs, number) = (words::plural(leaving.jobs, "job", "jobs"), leaving.jobs);
+    let has = words::plural(leaving.jobs, "has", "have");
+    let message = format!(
+        "it is up, and gets smaller once {number} {jobs} on {} {has} ended",
+        words::quote(&leaving.pods)
+    );
+    Found::new(Cause::WaitingForJobs, message).advise("cancel them, if it has to be sooner")
 }
 
 /// Not quorate, and no trouble found.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use quorate_api::status::{MiniClusterStatus, State};
 use quorate_contract::Report;
 use quorate_contract::report::Reason;
-use quorate_contract::status::{BrokerState, ClusterStatus, Missing};
+use quorate_contract::status::{BrokerState, ClusterStatus, Leaving, Missing};
 use quorate_observe::{
     Cause, ContainerFacts, ContainerState, Disruption, EventFacts, Fact, JobSetFacts, Live,
     Observed, Obstacle, Pace, Phase, PodFacts, Reading, Unscheduled, pace, recheck, status,
@@ -168,23 +168,31 @@ fn live() -> impl Strategy<Value = ClusterStatus> {
         BrokerState::Cleanup,
         BrokerState::Exit,
     ]);
-    (states, 0..5u32, 0..3u32).prop_map(|(state, online, attempt)| ClusterStatus {
-        cluster: "lammps".into(),
-        attempt,
-        state,
-        size: 4,
-        free_from: None,
-        min_size: 4,
-        online,
-        online_ranks: String::new(),
-        torpid_ranks: String::new(),
-        missing: vec![Missing {
-            rank: 3,
-            pod: "worker-0-2".into(),
-            silent_seconds: Some(u64::from(online)),
-            why: "no contact".into(),
-        }],
-        ..ClusterStatus::default()
+    let leaving = prop::option::of((1..9u32).prop_map(|jobs| Leaving {
+        ranks: "3".into(),
+        pods: "worker-0-2".into(),
+        jobs,
+    }));
+    (states, 0..5u32, 0..3u32, leaving).prop_map(|(state, online, attempt, leaving)| {
+        ClusterStatus {
+            cluster: "lammps".into(),
+            attempt,
+            state,
+            size: 4,
+            leaving,
+            free_from: None,
+            min_size: 4,
+            online,
+            online_ranks: String::new(),
+            torpid_ranks: String::new(),
+            missing: vec![Missing {
+                rank: 3,
+                pod: "worker-0-2".into(),
+                silent_seconds: Some(u64::from(online)),
+                why: "no contact".into(),
+            }],
+            ..ClusterStatus::default()
+        }
     })
 }
 

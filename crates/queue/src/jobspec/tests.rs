@@ -50,12 +50,36 @@ fn what_no_cluster_can_run_is_refused_with_the_field_and_the_way_out() {
 }
 
 #[test]
-fn an_environment_of_ten_megabytes_is_taken_and_one_of_twenty_refused() {
-    let mut spec = Jobspec::command("big", &["true"]);
-    spec.environment.insert("BIG".into(), "x".repeat(10 << 20));
-    assert_eq!(spec.check(), Ok(()));
-    spec.environment.insert("BIGGER".into(), "x".repeat(10 << 20));
-    assert!(matches!(spec.check(), Err(JobspecError::TooLarge { bytes }) if bytes > 20 << 20));
+fn what_no_program_can_be_given_is_refused_with_the_string_and_the_limit() {
+    let with = |count: usize, bytes: usize| {
+        let mut spec = Jobspec::command("big", &["true"]);
+        let variable = |at| (format!("V{at:03}"), "x".repeat(bytes - "V000=".len()));
+        spec.environment = (0..count).map(variable).collect();
+        spec
+    };
+    // What execve(2) takes is taken, to the byte.
+    assert_eq!(with(1, MAX_STRING).check(), Ok(()));
+    assert_eq!(
+        with(1, MAX_STRING + 1).check().unwrap_err().to_string(),
+        "variable V000 is 131072 bytes, and a program can be given at most 131071 in one string \
+         (execve(2), MAX_ARG_STRLEN): put it into a file"
+    );
+    assert_eq!(with(40, 128_000).check(), Ok(()));
+    let ten_megabytes = with(82, 128_000).check().unwrap_err();
+    assert!(
+        matches!(ten_megabytes, JobspecError::StringsTooLong { bytes } if bytes > 10 << 20),
+        "{ten_megabytes}"
+    );
+    let long = "x".repeat(MAX_STRING + 1);
+    let said = Jobspec::command("big", &["echo", &long]).check().unwrap_err().to_string();
+    assert!(said.starts_with("argument 1 is 131072 bytes"), "{said}");
+    // A script is a file: it may be longer than any argument.
+    let script = |bytes: usize| {
+        let text = format!("#!/bin/sh\n{}", "#".repeat(bytes));
+        Jobspec { program: Program::Script { text, args: vec![] }, ..with(1, 100) }
+    };
+    assert_eq!(script(10 << 20).check(), Ok(()));
+    assert!(matches!(script(17 << 20).check(), Err(JobspecError::TooLarge { .. })));
 }
 
 #[test]

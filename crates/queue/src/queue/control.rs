@@ -231,8 +231,9 @@ impl Queue {
         }
         gone.sort_unstable();
         for id in &gone {
-            if self.jobs.remove(id).is_some_and(|job| job.standing() == Some(Standing::Completed)) {
-                self.completed -= 1;
+            if let Some(job) = self.jobs.remove(id) {
+                self.completed -= usize::from(job.standing() == Some(Standing::Completed));
+                self.tallies.of(&job, &self.first_lane).goes(&job, false);
             }
         }
         self.record(now, None, Event::Purge { jobs: runs(&gone) });

@@ -24,7 +24,18 @@ impl Queue {
     /// Lets an event happen to a job that can have it.
     pub(super) fn happen(&mut self, now: Time, id: JobId, event: Event) {
         self.record(now, Some(id), event.clone());
+        let began = matches!(event, Event::Start {});
+        let was_over = self.jobs.get(&id).is_some_and(|job| job.state == State::Inactive);
         self.apply(now, id, event).expect("the queue's own events are legal in the job's state");
+        let job = &self.jobs[&id];
+        let standing = job.standing().filter(|_| !was_over);
+        if began || standing.is_some() {
+            let tally = self.tallies.of(job, &self.first_lane);
+            match standing {
+                Some(standing) => tally.ended(standing == Standing::Completed),
+                None => tally.began(),
+            }
+        }
     }
 
     /// Ends a job, or begins to.
@@ -93,6 +104,7 @@ impl Queue {
             Some(ids) => drop(ids.insert(id)),
             None => drop(names.insert(job.spec().name.clone(), BTreeSet::from([id]))),
         }
+        self.tallies.of(&job, &self.first_lane).comes();
         self.jobs.insert(id, Arc::new(job));
     }
 
@@ -137,6 +149,7 @@ impl Queue {
                 return Err(Illegal { job: id, state: before.0, event: "alloc" });
             }
             self.running.insert(id);
+            self.tallies.of(&self.jobs[&id], &self.first_lane).holds(true);
             if let Some(array) = array {
                 *self.arrays.entry(array).or_default() += 1;
             }
@@ -148,11 +161,12 @@ impl Queue {
         if before.3 && !after.3 {
             let _ = self.pool.give_back(id);
             self.running.remove(&id);
+            self.tallies.of(&self.jobs[&id], &self.first_lane).holds(false);
             self.timers.remove(&(before.2, id));
             self.restless = true;
             self.array_freed(array);
         }
-        if after.0 == State::Inactive {
+        if after.0 == State::Inactive && before.0 != State::Inactive {
             self.leave(id);
         } else if started {
             self.stir_dependents(id);
@@ -175,7 +189,9 @@ impl Queue {
     fn leave(&mut self, id: JobId) {
         let job = &self.jobs[&id];
         self.over.insert((job.over_at(), id));
-        self.completed += usize::from(job.standing() == Some(Standing::Completed));
+        let completed = job.standing() == Some(Standing::Completed);
+        self.completed += usize::from(completed);
+        self.tallies.of(job, &self.first_lane).over(completed);
         if let Some(begin) = job.spec().begin {
             self.timers.remove(&(begin, id));
         }

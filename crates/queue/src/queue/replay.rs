@@ -120,13 +120,13 @@ impl Queue {
         self.over.remove(&(job.over_at(), id));
         self.conditions.remove(&id);
         self.timers.retain(|(_, each)| *each != id);
-        if self.running.remove(&id) {
+        let running = self.running.remove(&id);
+        if running {
             let _ = self.pool.give_back(id);
             self.array_freed(Self::array_of(&job));
         }
-        if job.standing() == Some(Standing::Completed) {
-            self.completed -= 1;
-        }
+        self.completed -= usize::from(job.standing() == Some(Standing::Completed));
+        self.tallies.of(&job, &self.first_lane).goes(&job, running);
         let _ = self.unname(job.submission.user, &job.spec().name, id);
     }
 }
