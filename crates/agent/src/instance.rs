@@ -17,11 +17,12 @@ mod meeting;
 mod pmi;
 pub mod proxy;
 pub mod signal;
+pub(crate) mod steps;
 pub mod tree;
 
 use crate::broker::{Launching, Overlay, Services, life};
 use crate::job::Jobs;
-use crate::settings::Flags;
+use crate::settings::{Flags, Settings};
 use crate::sys;
 use anyhow::Context;
 use meeting::{Meeting, Member};
@@ -115,12 +116,12 @@ pub fn run(options: &Options, launching: &Arc<dyn Launching>) -> anyhow::Result<
 pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
     let settings = overlay.settings();
     let variable = |name: &str| std::env::var(name).ok();
-    let outer = variable(env::SOCKET).map(PathBuf::from);
-    let outer = outer.filter(|path| settings.outer_marks.is_some() && *path != settings.socket());
+    let outer = outer(settings);
     let known = Known::default();
     known.register(overlay, services, outer.clone());
     signal::register(jobs, &known, services);
     ask::register(&known, services);
+    steps::register(overlay, services);
     if let Some(outer) = outer
         && overlay.rank() == 0
     {
@@ -136,6 +137,12 @@ pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
         let overlay = overlay.clone();
         tokio::spawn(async move { known::announce(&overlay, &outer, instance).await });
     }
+}
+
+/// The socket of the cluster around this one, if it is an instance.
+fn outer(settings: &Settings) -> Option<PathBuf> {
+    let outer = std::env::var(env::SOCKET).ok().map(PathBuf::from);
+    outer.filter(|path| settings.outer_marks.is_some() && *path != settings.socket())
 }
 
 /// Where brokers of the instance reach this one: where those of the outer cluster do.

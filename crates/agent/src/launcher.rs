@@ -11,6 +11,7 @@ use crate::launch::{environment, sweep};
 use crate::program::{self, Observed};
 use crate::{hosts, instance, outside, queue, rsh};
 use quorate_contract::env as names;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long remote commands may take to end by themselves when the program has.
@@ -19,17 +20,26 @@ const LEAVE: Duration = Duration::from_millis(500);
 /// How long after SIGKILL the end of processes is waited for.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
+/// How long the log of the queue is waited for. A disk that hangs holds nobody up.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Launches jobs, remote commands and the program.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     jobs: Jobs,
     observed: Observed,
+    /// On rank 0.
+    log: Arc<OnceLock<queue::Log>>,
 }
 
 impl Launcher {
     /// Must be made while this process still has the pod's own environment and directory.
     pub fn new() -> Self {
-        Self { jobs: Jobs::new(Pod::of_this_process()), observed: Observed::default() }
+        Self {
+            jobs: Jobs::new(Pod::of_this_process()),
+            observed: Observed::default(),
+            log: Arc::default(),
+        }
     }
 }
 
@@ -62,7 +72,10 @@ impl Launching for Launcher {
         rsh::register(&self.jobs, overlay, services);
         hosts::register(overlay, services);
         instance::register(&self.jobs, overlay, services);
-        queue::register(&self.jobs, overlay, services);
+        if let Some(log) = queue::register(&self.jobs, overlay, services) {
+            // A broker registers once.
+            let _ = self.log.set(log);
+        }
         outside::register(&self.jobs, overlay, services);
     }
 
@@ -79,7 +92,7 @@ impl Launching for Launcher {
     }
 
     fn stop_tasks(&self, overlay: Overlay, reason: StopReason, grace: Duration) -> BoxFuture<()> {
-        let jobs = self.jobs.clone();
+        let (jobs, log) = (self.jobs.clone(), self.log.clone());
         Box::pin(async move {
             if reason == StopReason::Done {
                 // Daemons of a launcher that has ended are about to end too, and clean up.
@@ -96,7 +109,14 @@ impl Launching for Launcher {
             }
             jobs.signal_groups(libc::SIGTERM);
             jobs.signal_groups(libc::SIGCONT);
-            if tokio::time::timeout(grace, jobs.idle()).await.is_err() {
+            // Whoever ends an instance may not wait for steps that resist.
+            let early = async {
+                if reason == StopReason::Terminated {
+                    instance::steps::tell(&overlay).await;
+                }
+            };
+            let (idle, ()) = tokio::join!(tokio::time::timeout(grace, jobs.idle()), early);
+            if idle.is_err() {
                 jobs.signal_groups(libc::SIGKILL);
                 let _ = tokio::time::timeout(AFTER_KILL, jobs.idle()).await;
             }
@@ -113,6 +133,10 @@ impl Launching for Launcher {
                 if killed > 0 {
                     tracing::info!(killed, "ended what remote commands had left running");
                 }
+            }
+            if let Some(log) = log.get().filter(|_| !anew) {
+                let _ = tokio::time::timeout(LAST_WORDS, log.written()).await;
+                instance::steps::tell(&overlay).await;
             }
         })
     }

@@ -34,20 +34,34 @@ pub mod work;
 
 use crate::broker::{Overlay, Services};
 use crate::files::Parcels;
+use crate::instance::steps::TOLD;
 use crate::job::Jobs;
 use crate::job::protocol::CLAIM;
 use bytes::Bytes;
+use keeper::Keeping;
 
 pub(crate) use runner::TERMINAL;
 pub(crate) use steps::{Steps, ask_instance};
 
-/// Adds the services and verbs of the queue; on rank 0 the queue itself.
-pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
+/// The log of the queue, for a launcher that is about to leave.
+#[derive(Clone, Debug)]
+pub struct Log(Keeping);
+
+impl Log {
+    /// Waits until all that has happened is written, or cannot be.
+    pub async fn written(&self) {
+        // Answered once what came before it is durable; with an error where nothing can be written.
+        let _ = self.0.change(|_, _| ()).await;
+    }
+}
+
+/// Adds the services and verbs of the queue; on rank 0 the queue itself, whose log is given back.
+pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) -> Option<Log> {
     let keeping = (overlay.rank() == 0).then(|| keeper::start(jobs.clone(), overlay.clone()));
     verbs::register(jobs, overlay, keeping.as_ref(), services);
     fetch::register(jobs, overlay, services);
-    if let Some(keeping) = keeping {
-        service::register(&keeping, services);
+    if let Some(keeping) = keeping.as_ref() {
+        service::register(keeping, services);
         let claims = keeping.clone();
         services.on_request(CLAIM, move |rank, body| {
             let keeping = claims.clone();
@@ -56,10 +70,19 @@ pub fn register(jobs: &Jobs, overlay: &Overlay, services: &mut Services) {
                 Ok(Bytes::new())
             }
         });
+        let noting = keeping.clone();
+        services.on_request(TOLD, move |_, body| {
+            let keeping = noting.clone();
+            async move {
+                let told = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+                steps::keep(&keeping, told).await.map(|()| Bytes::new())
+            }
+        });
         parcels(overlay).register(services);
-        tally::start(&keeping, jobs, overlay);
-        shrink::start(&keeping, overlay);
+        tally::start(keeping, jobs, overlay);
+        shrink::start(keeping, overlay);
     }
+    keeping.map(Log)
 }
 
 /// What was sent along with the jobs of this launcher's queue.

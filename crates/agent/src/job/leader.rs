@@ -9,6 +9,7 @@ mod choice;
 mod course;
 mod desertion;
 mod events;
+mod leaving;
 mod members;
 
 pub use again::Resumption;
@@ -29,6 +30,7 @@ use bytes::Bytes;
 use choice::{choose, crowded, namespace, one_host};
 use course::{Job, Losses};
 use desertion::Desertion;
+use leaving::Leaving;
 use quorate_contract::exit;
 use quorate_contract::report::Reason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -155,7 +157,7 @@ async fn lead(
     let losses = Losses { offline: overlay.offline(), unreached: overlay.cast_failures() };
     let exchanges = placement.pods() > 1;
     jobs.lead(number, events.clone());
-    let _busy = jobs.busy();
+    let leaving = Leaving::new(jobs, overlay, kept && !brokers.contains(&overlay.rank()));
     let placed = Placed { job: number, placement: placement.clone() };
     let _ = sink.send(json(kind::PLACED, &placed)).await;
     let mut job = Job {
@@ -205,7 +207,7 @@ async fn lead(
         jobs.led(number);
         return refused(Outcome::failed(exit::BROKER_LOST, Reason::BrokerLost, why));
     }
-    let mut led = job.run(&mut queue, losses).await;
+    let mut led = job.run(&mut queue, losses, leaving).await;
     jobs.led(number);
     if let Some(failure) = &mut led.finished.outcome.failure {
         // As it was at the launch: a broker that was lost is no member any more.

@@ -4,9 +4,10 @@
 //! [`Selection`], and the words for why a job waits. Pure.
 
 use super::protocol::{JobFacts, LaneFacts, NodeFacts, Selection, Shown};
+use super::steps;
 use quorate_contract::AgentConfig;
 use quorate_queue::{
-    Condition, Job, JobId, NodeState, Phase, Program, Queue, Standing, State, Streams, Time,
+    Condition, Job, JobId, Lane, NodeState, Phase, Program, Queue, Standing, State, Streams, Time,
 };
 
 /// The chosen jobs, by number; an unknown number is an error.
@@ -112,6 +113,7 @@ pub(super) fn job(queue: &Queue, job: &Job, config: &AgentConfig) -> JobFacts {
             ..spec.streams.clone()
         },
         labels: spec.labels.clone(),
+        steps: steps::of_ended(job),
     }
 }
 
@@ -209,26 +211,17 @@ pub(super) fn nodes(queue: &Queue, config: &AgentConfig) -> Vec<NodeFacts> {
 
 /// All queues, by name.
 pub(super) fn lanes(queue: &Queue) -> Vec<LaneFacts> {
-    let mut facts: Vec<LaneFacts> = queue
-        .lanes()
-        .map(|lane| LaneFacts {
+    let counts = queue.lane_counts();
+    let facts = |lane: &Lane| {
+        let jobs = counts.get(lane.name.as_str()).map(|counts| counts.jobs).unwrap_or_default();
+        LaneFacts {
             default: lane.name == queue.first_lane(),
             lane: lane.clone(),
-            pending: 0,
-            running: 0,
-            completed: 0,
-            failed: 0,
-        })
-        .collect();
-    for job in queue.jobs() {
-        let name = queue.lane_name(job);
-        let Some(fact) = facts.iter_mut().find(|fact| fact.lane.name == name) else { continue };
-        match (job.phase(), job.standing()) {
-            (Phase::Pending, _) => fact.pending += 1,
-            (Phase::Running, _) => fact.running += 1,
-            (Phase::Inactive, Some(Standing::Completed)) => fact.completed += 1,
-            (Phase::Inactive, _) => fact.failed += 1,
+            pending: jobs.pending as u64,
+            running: jobs.running as u64,
+            completed: jobs.completed as u64,
+            failed: jobs.failed as u64,
         }
-    }
-    facts
+    };
+    queue.lanes().map(facts).collect()
 }

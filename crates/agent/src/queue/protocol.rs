@@ -4,6 +4,7 @@
 //! kinds of messages. A call is one [`Question`], answers to it, and an end. Answers are whatever the
 //! queue knows, without any form: tables are made by the client.
 
+use super::steps::Step;
 use quorate_queue::{
     ArrayElement, Dependency, JobId, Jobspec, Lane, Outcome, Standing, State, Streams, Time,
 };
@@ -421,6 +422,9 @@ pub struct JobFacts {
     /// The user's own words about it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The last of the steps that it had as a cluster, once it is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
 }
 
 /// What is known of a broker.

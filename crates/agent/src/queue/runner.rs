@@ -226,6 +226,14 @@ impl Runner {
     async fn lead(&self, id: JobId, prepared: Prepared) {
         let Prepared { request, again, output, mut input } = prepared;
         let shared = &self.shared;
+        // Until its end is told: this broker does not leave while it has tasks of its own.
+        let here = match &request.place {
+            Where::Allotted(shares) => {
+                shares.iter().any(|share| share.broker == shared.overlay.rank())
+            }
+            Where::Slots(_) | Where::Brokers(_) => true,
+        };
+        let busy = here.then(|| shared.jobs.busy());
         let (messages, mut queue) = mpsc::channel::<Bytes>(MESSAGES);
         let led_again = again.is_some();
         let (handle, led) =
@@ -280,6 +288,7 @@ impl Runner {
         }
         self.table().remove(&id);
         let _ = shared.keeper.send(ended(id, led)).await;
+        drop(busy);
     }
 
     /// Sends a signal to what a job runs: to its tasks, or, if it is a nested instance, to its script and

@@ -111,6 +111,9 @@ pub(super) fn job(job: &JobFacts, now: Time) -> String {
     for (name, value) in &job.labels {
         line("label", format!("{name}={value}"));
     }
+    for step in &job.steps {
+        line("step", step.words());
+    }
     text
 }
 

@@ -5,6 +5,7 @@ use crate::pods::Pods;
 use crate::typing::{Marks, cluster, code, run, stderr, wait, wait_gone};
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Kills rank 0's broker and waits until the cluster runs again.
 pub(crate) fn restart(pods: &Pods) {
@@ -163,4 +164,19 @@ fn a_launcher_that_is_told_to_stop_says_nothing_of_jobs_that_its_workers_keep() 
     let of = |id: u64| text.lines().filter(move |line| line.contains(&format!("\"job\":{id},")));
     let ended = |id: u64| of(id).any(|line| line.contains("finish"));
     assert!(ended(own) && !ended(kept), "{text}");
+}
+
+#[test]
+fn a_launcher_told_to_stop_goes_as_soon_as_its_own_tasks_are_gone_whatever_it_leads_elsewhere() {
+    let mut pods = cluster(2);
+    let stubborn = "trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.05; done";
+    let own = submit(&pods, 1, &["--requires", "rank:0", "sh", "-c", stubborn]);
+    let kept = submit(&pods, 1, &["--requires", "worker", "sleep", "1000"]);
+    crate::asking::wait_started(&pods, own);
+    crate::asking::wait_started(&pods, kept);
+    let told = Instant::now();
+    crate::pods::signal(pods.supervisor(0), 15);
+    assert_eq!(pods.wait_exit(0), 143);
+    // Tasks that resist have five seconds; none does.
+    assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
 }

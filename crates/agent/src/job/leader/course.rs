@@ -3,6 +3,7 @@
 use super::again::Input;
 use super::desertion::{Deserter, Desertion};
 use super::events::{Event, Sink};
+use super::leaving::Leaving;
 use super::{KILL_GRACE, Led, NO_WIRE, START_LIMIT};
 use crate::broker::{CastFailed, Offline, Overlay};
 use crate::job::protocol::{
@@ -68,6 +69,7 @@ impl Job<'_> {
         mut self,
         queue: &mut mpsc::UnboundedReceiver<Event>,
         mut losses: Losses,
+        mut leaving: Leaving,
     ) -> Led {
         let start_limit = self.began + START_LIMIT;
         let mut all_joined = false;
@@ -97,6 +99,7 @@ impl Job<'_> {
                         self.give_up("this broker is leaving");
                     }
                 },
+                () = leaving.let_go() => {}
                 () = at(self.end_at) => {
                     self.end_at = None;
                     self.order(What::Stop { grace_ms: KILL_GRACE.as_millis() as u64 }).await;

@@ -63,6 +63,11 @@ impl Keeper {
     /// Makes the pending entries durable. Where that takes long, others go on meanwhile.
     async fn append(&mut self) -> Result<(), String> {
         let mut entries = std::mem::take(&mut self.pending);
+        if entries.is_empty() {
+            // That nothing can be written is no proof that there is room again.
+            let now = self.clock.now();
+            entries.push(self.queue.reserve(now, RESERVE, boot()));
+        }
         // A job that ends with its client ends with the machine; only its number must not be given again.
         let mut passing = entries.iter().all(|entry| {
             let job = entry.job.and_then(|id| self.queue.job(id));

@@ -159,6 +159,12 @@ pub(in crate::queue) async fn answer(
         for (job, steps) in &inner {
             cluster.steps.extend(steps.iter().map(|step| step.facts(*job, &config)));
         }
+        if asked.name == "sacct" {
+            for job in queue.jobs() {
+                let kept = steps::of_ended(job);
+                cluster.steps.extend(kept.iter().map(|step| step.facts(job.id, &config)));
+            }
+        }
         let CommandLine { name, words, environment, user, .. } = &asked;
         let view = View { cluster: &cluster, clock, environment, user };
         match name.as_str() {
