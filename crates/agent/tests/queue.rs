@@ -14,12 +14,16 @@ mod allocations;
 mod asking;
 #[path = "queue/control.rs"]
 mod control;
+#[path = "queue/disks.rs"]
+mod disks;
 #[path = "queue/dump.rs"]
 mod dump;
 #[path = "queue/durability.rs"]
 mod durability;
 #[path = "queue/faults.rs"]
 mod faults;
+#[path = "queue/floods.rs"]
+mod floods;
 #[path = "queue/flux.rs"]
 mod flux;
 #[path = "queue/nested.rs"]

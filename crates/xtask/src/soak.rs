@@ -1,7 +1,10 @@
-//! The long form of the soak of the job queue; the tier `local` runs its small form.
+//! The long forms of the soak of the job queue and of the floods of output; the tier `local` runs the small ones.
 
 use crate::workspace;
 use anyhow::{Context, Result};
+
+/// Megabytes of each flood.
+const FLOOD: u32 = 2048;
 
 /// How long, and with what.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -19,6 +22,11 @@ pub(crate) struct Options {
 
 /// Runs it; tells whether all was in order.
 pub(crate) fn run(options: Options) -> Result<bool> {
+    let mut floods = workspace::cargo();
+    floods
+        .args(["test", "--locked", "-p", "quorate-agent", "--test", "queue", "--", "floods"])
+        .env("QUORATE_FLOOD_MEGABYTES", FLOOD.to_string());
+    let floods = floods.status().context("start cargo test")?.success();
     let mut command = workspace::cargo();
     command
         .args(["test", "--locked", "-p", "quorate-agent", "--test", "soak", "--", "--nocapture"])
@@ -28,5 +36,5 @@ pub(crate) fn run(options: Options) -> Result<bool> {
     if let Some(seed) = options.seed {
         command.env("QUORATE_SOAK_SEED", seed.to_string());
     }
-    Ok(command.status().context("start cargo test")?.success())
+    Ok(command.status().context("start cargo test")?.success() && floods)
 }

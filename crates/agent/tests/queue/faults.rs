@@ -91,3 +91,45 @@ fn a_queue_whose_log_cannot_be_opened_refuses_jobs_with_the_reason_and_says_so_i
     wait_started(&pods, next);
     assert_eq!((next, ended(&pods, next)), (id + 1, 0));
 }
+
+/// Says hello by PMI-1 as a rank of MPI does, leaves shared memory as MPI's and a file of its own, and
+/// fails.
+const LEAVES_SHARED_MEMORY: &str = r#"
+import os, socket, sys
+s = socket.socket(fileno=int(os.environ["PMI_FD"]))
+s.sendall(b"cmd=init pmi_version=1 pmi_subversion=1\n")
+assert b"rc=0" in s.recv(4096)
+for path in sys.argv[1:]:
+    open(path, "w").write("x" * 4096)
+sys.exit(3)
+"#;
+
+#[test]
+fn shared_memory_that_dead_ranks_left_goes_and_files_that_somebody_put_there_stay() {
+    let pods = cluster(1);
+    let own = std::process::id();
+    let segment = format!("/dev/shm/vader_segment.quorate-test.0.{own}.0");
+    let file = format!("/dev/shm/quorate-test-{own}");
+    let id = submit(&pods, 0, &["python3", "-c", LEAVES_SHARED_MEMORY, &segment, &file]);
+    assert_eq!(ended(&pods, id), 3);
+    let left = (fs::exists(&segment).unwrap(), fs::exists(&file).unwrap());
+    let _ = fs::remove_file(&file);
+    assert_eq!(left, (false, true));
+}
+
+#[test]
+fn an_environment_as_large_as_a_program_can_have_travels_whole() {
+    let pods = cluster(2);
+    // The longest string there is, and others up to a megabyte.
+    let value = |name: &str| "v".repeat((128 << 10) - 1 - name.len() - 1);
+    let names: Vec<String> = (0..8).map(|at| format!("LARGE_{at}")).collect();
+    let script = "for n in 0 1 2 3 4 5 6 7; do eval \"echo \\${#LARGE_$n}\"; done";
+    let mut command = crate::typing::typed(&pods, 1, &["submit", "sh", "-c", script]);
+    command.envs(names.iter().map(|name| (name, value(name))));
+    let output = command.output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let id: u64 = stdout(&output).trim().parse().unwrap();
+    assert_eq!(ended(&pods, id), 0);
+    let output = run(&pods, 0, &["attach", &id.to_string()]);
+    assert_eq!(stdout(&output), format!("{}\n", value("LARGE_0").len()).repeat(8));
+}
