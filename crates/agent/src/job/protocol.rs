@@ -140,6 +140,10 @@ pub struct Share {
 /// What does not depend on where tasks go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing of a start, on the wire by its name"
+)]
 pub struct Command {
     /// The program and its arguments, as [`crate::launch::text::encode`] writes them.
     pub argv: Vec<String>,

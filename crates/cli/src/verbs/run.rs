@@ -145,7 +145,7 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
             }
             Ok(finish.code)
         }
-        Departure::Left => left(&name, guest, &agent_there, loudness),
+        Departure::Left => left(&name, guest.as_ref(), &agent_there, loudness),
     }
 }
 
@@ -226,11 +226,11 @@ fn refuse_sandbox(why: &str) -> anyhow::Error {
 /// The cluster stays: its first program runs in it as any later one would.
 fn left(
     name: &str,
-    guest: Option<ValidatedProgram>,
+    guest: Option<&ValidatedProgram>,
     agent: &str,
     loudness: Loudness,
 ) -> anyhow::Result<i32> {
-    let argv = match &guest {
+    let argv = match guest {
         Some(program) => {
             guest::hand_over(program)?;
             guest::command(program, agent)
