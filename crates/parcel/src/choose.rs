@@ -216,7 +216,6 @@ fn unreadable(path: &Path, source: io::Error) -> ChooseError {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
     use crate::receive::Receiver;

@@ -123,7 +123,6 @@ fn unreadable(path: &Path, source: io::Error) -> PackError {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
     use quorate_contract::parcel;

@@ -136,7 +136,6 @@ fn part(word: &str, name: &str) -> Result<Part, PatternError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
 

@@ -236,7 +236,6 @@ pub fn readable(name: &str) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
     use quorate_contract::parcel::Entry;
