@@ -9,6 +9,8 @@ mod causes;
 mod corpus;
 #[path = "operator/lifecycle.rs"]
 mod lifecycle;
+#[path = "operator/neighbours.rs"]
+mod neighbours;
 #[path = "operator/outside.rs"]
 mod outside;
 #[path = "operator/programs.rs"]

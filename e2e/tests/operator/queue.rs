@@ -137,6 +137,19 @@ fn a_smaller_cluster_waits_for_the_jobs_of_those_that_go() {
     LAB.eventually("nothing new starts there", takes_no_more, |text| {
         text.lines().any(|line| line.contains("worker-0-1") && line.contains("down"))
     });
+    let words = "it is up, and gets smaller once 1 job on worker-0-1 has ended";
+    LAB.until(name, "told what it waits for", |object| {
+        let status = &object["status"];
+        status["reason"] == "WaitingForJobs" && status["message"] == words
+    });
+    let field = format!("involvedObject.kind=MiniCluster,involvedObject.name={name}");
+    let template = "jsonpath={range .items[*]}{.reason} {.message}{\"\\n\"}{end}";
+    let events = || LAB.kubectl(&["get", "events", "--field-selector", &field, "-o", template]);
+    LAB.eventually(
+        "its event",
+        || events().unwrap_or_default(),
+        |text| text.lines().any(|line| line == format!("WaitingForJobs {words}")),
+    );
     // Those that stay go on with their work, for as long as it takes.
     assert_eq!(agent(name, &["submit", "--wait", "-n2", "-N2", "sleep", "3"]), Ok("2".into()));
     assert_eq!(pods(name, "worker"), workers, "nobody has gone");
@@ -147,7 +160,8 @@ fn a_smaller_cluster_waits_for_the_jobs_of_those_that_go() {
     LAB.kubectl(&["-n", NAMESPACE, "exec", pod, "--", "touch", "/tmp/end"]).unwrap();
     assert_eq!(agent(name, &["attach", "1"]), Ok(format!("{name}-worker-0-1")));
     LAB.until(name, "smaller", |object| {
-        object["status"]["online"] == 2 && pods(name, "worker").len() == 1
+        let status = &object["status"];
+        status["online"] == 2 && status["reason"] == "Ready" && pods(name, "worker").len() == 1
     });
     LAB.kubectl(&["delete", "mc", name]).unwrap();
 }
