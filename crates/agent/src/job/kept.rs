@@ -103,7 +103,7 @@ mod tests {
         forget(run_dir, 4);
         let now = SystemTime::now();
         assert_eq!(sweep(run_dir, now), MOST - 1);
-        assert_eq!(sweep(run_dir, now + LIFE + Duration::from_secs(60)), 0);
+        assert_eq!(sweep(run_dir, now + LIFE + Duration::from_mins(1)), 0);
         // Of a job that never had any.
         keep(run_dir, 7, &run_dir.join("absent"));
         assert!(!directory(run_dir, 7).exists());
