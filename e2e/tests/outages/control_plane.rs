@@ -51,7 +51,11 @@ fn wishes_that_change_for_a_minute_without_jobset_s_controller_come_true_when_it
     for name in ["down-suspended", "down-deleted", "down-fickle"] {
         place.state(name, "Ready");
     }
-    let untouched = place.state("down-untouched", "Ready");
+    // Its launcher tells of its queue a moment after it is up.
+    let untouched = place.until("down-untouched", "ready with its queue", |object| {
+        let status = &object["status"];
+        of_its_generation(object) && status["state"] == "Ready" && status["queue"].is_object()
+    });
     let wish = |name: &str, suspend: bool| {
         place.patch("minicluster", name, &json!({"spec": {"suspend": suspend}}));
     };
