@@ -75,11 +75,15 @@ fn leveled(text: &str, mark: &str) -> Vec<String> {
     lines
 }
 
-/// What brokers of these tests log, and what Slurm says only if it is quick: that an allocation whose
-/// command has ended is over.
+/// What brokers of these tests log; what Slurm says only if it is quick: that an allocation whose command
+/// has ended is over; and what either says only if it is slow to have the nodes of the job before back.
 fn noise(line: &str) -> bool {
     let logged = ["Z  INFO ", "Z DEBUG ", "Z  WARN "].iter().any(|level| line.contains(level));
-    logged || line.ends_with("has been revoked.")
+    let waits = [" queued and waiting for resources", " has been allocated resources"];
+    logged
+        || line.ends_with("has been revoked.")
+        || line.starts_with("salloc: Pending job allocation ")
+        || waits.iter().any(|end| line.ends_with(end))
 }
 
 fn shown(output: &Output, errors: bool) -> (Option<i32>, Vec<String>, Vec<String>) {

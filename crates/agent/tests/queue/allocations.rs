@@ -4,7 +4,7 @@ use crate::asking::wait_for;
 use crate::slurm::Desk;
 use crate::typing::{cluster, code, run, sorted, stderr, stdout, wait};
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::process::{Output, Stdio};
 
 /// What salloc said; brokers of these tests log much beside it.
@@ -73,8 +73,13 @@ fn an_allocation_waits_is_given_up_or_revoked() {
     let busy = "salloc: error: Unable to allocate resources: Requested nodes are busy\n";
     assert!(told(&output).ends_with(busy), "{}", stderr(&output));
     let mut command = desk.command(&pods, 0, &["salloc", "-n4", "sh", "-c", "exec sleep 1000"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for(&pods, 3, "SCHED");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // A wait is told once it takes long.
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = Vec::new();
+    while !lines.last().is_some_and(|line: &String| line.ends_with("waiting for resources")) {
+        lines.extend(said.next().filter(|line| line.starts_with("salloc: ")));
+    }
     desk.says(&pods, &["scancel", "1"]);
     wait("the shell", || {
         desk.says(&pods, &["squeue", "-h", "-j3", "-o", "%t"]).starts_with('R').then_some(())
@@ -87,11 +92,16 @@ fn an_allocation_waits_is_given_up_or_revoked() {
         children.split_whitespace().any(|pid| name(pid) == "sleep\n").then_some(())
     });
     desk.says(&pods, &["scancel", "3"]);
-    let output = child.wait_with_output().unwrap();
-    let lines = "salloc: Pending job allocation 3\nsalloc: job 3 queued and waiting for resources\n\
-                 salloc: job 3 has been allocated resources\nsalloc: Granted job allocation 3\n\
-                 salloc: Job allocation 3 has been revoked.\n";
-    assert_eq!((code(&output), told(&output).as_str()), (0, lines));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    lines.extend(said.filter(|line| line.starts_with("salloc: ")));
+    let all = [
+        "salloc: Pending job allocation 3",
+        "salloc: job 3 queued and waiting for resources",
+        "salloc: job 3 has been allocated resources",
+        "salloc: Granted job allocation 3",
+        "salloc: Job allocation 3 has been revoked.",
+    ];
+    assert_eq!(lines, all);
     let output = desk.run(&pods, 0, &["salloc", "-N9", "true"]);
     let why = told(&output);
     assert!(

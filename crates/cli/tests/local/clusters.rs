@@ -1,6 +1,7 @@
 //! Clusters that stay, several at once, and the verbs that talk to them.
 
 use super::stage::{STAY, Stage, finish, until};
+use std::fs;
 
 fn keep(stage: &Stage, name: &str) {
     let file = stage.file(
@@ -127,6 +128,9 @@ fn waiting_for_a_cluster_ends_with_it() {
     let stage = Stage::new();
     keep(&stage, "end");
     let wait = stage.quorate(&["wait", "end"], "", "").spawn().unwrap();
+    // It has found the cluster when it waits for what its keeper says.
+    let doing = format!("/proc/{}/wchan", wait.id());
+    until("it waits", || fs::read_to_string(&doing).is_ok_and(|what| what.contains("poll")));
     say(&stage, &["delete", "end"]);
     assert_eq!(finish(wait).code, 0);
 }
