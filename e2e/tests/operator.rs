@@ -9,8 +9,6 @@ mod causes;
 mod corpus;
 #[path = "operator/lifecycle.rs"]
 mod lifecycle;
-#[path = "operator/neighbours.rs"]
-mod neighbours;
 #[path = "operator/outside.rs"]
 mod outside;
 #[path = "operator/programs.rs"]
