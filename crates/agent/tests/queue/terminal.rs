@@ -211,9 +211,7 @@ fn a_shell_in_an_allocation_has_the_terminal_it_was_typed_at() {
     let mut desk = Desk::type_verb(&pods, 0, AGENT, &["alloc", "-N2"]);
     desk.see("$ ");
     desk.hit(&format!("{AGENT} run -N2 -n2 -i none echo one\r"));
-    desk.see("one\r\none\r\n");
-    desk.screen.clear();
-    desk.see("$ ");
+    desk.see("one\r\none\r\n$ ");
     desk.hit("stty size; exit 4\r");
     let (code, screen) = desk.end();
     assert!(code == 4 && screen.contains("30 100\r\n"), "{code}: {screen:?}");
