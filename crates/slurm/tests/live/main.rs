@@ -115,17 +115,22 @@ const VALUES: &[&str] = &[
     "salloc --dependency=x",
 ];
 
-/// What we say of options and arguments.
-fn refusal(tool: Tool, words: &[String]) -> OptionError {
-    let environment = BTreeMap::new();
-    let context = Context {
+/// Somebody on a login node.
+fn context(environment: &BTreeMap<String, String>) -> Context<'_> {
+    Context {
         clock: Clock { now: seconds(), offset: 0 },
-        environment: &environment,
+        environment,
         directory: "/",
         host: "login",
         user: "ada",
         submit_line: "",
-    };
+    }
+}
+
+/// What we say of options and arguments.
+fn refusal(tool: Tool, words: &[String]) -> OptionError {
+    let environment = BTreeMap::new();
+    let context = context(&environment);
     let input = match tool {
         Tool::Sbatch => Input::Wrap("true".into()),
         _ => Input::Command(vec!["true".into()]),
@@ -139,14 +144,7 @@ fn refusal(tool: Tool, words: &[String]) -> OptionError {
 /// What we say of a script, and the code.
 fn refusal_of_script(name: &str, text: &str) -> (Vec<String>, u8) {
     let environment = BTreeMap::new();
-    let context = Context {
-        clock: Clock { now: seconds(), offset: 0 },
-        environment: &environment,
-        directory: "/",
-        host: "login",
-        user: "ada",
-        submit_line: "",
-    };
+    let context = context(&environment);
     let script = Input::Script { path: Some(name.into()), text: text.into(), args: Vec::new() };
     let error = quorate_slurm::script::options(name, text)
         .and_then(|directives| {
