@@ -1,8 +1,9 @@
 //! What every reconciliation shares: the client, the caches, and what is remembered of each cluster
 //! between two looks at it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use kube::Client;
 use quorate_api::status::State;
@@ -46,8 +47,8 @@ pub struct Context {
     /// How the agent comes into pods of clusters that are made now.
     delivery: Mutex<Delivery>,
     memories: Mutex<HashMap<Key, Memory>>,
-    /// Held by the memory of each cluster that is on its way to its quorum.
-    starting: Arc<()>,
+    /// Clusters that are on their way to their quorum.
+    starting: Mutex<HashSet<Key>>,
 }
 
 /// What launchers say of their clusters, for what the status of pods cannot carry. Whoever asks them
@@ -77,7 +78,7 @@ impl Context {
             metrics,
             launchers: None,
             memories: Mutex::default(),
-            starting: Arc::default(),
+            starting: Mutex::default(),
         }
     }
 
@@ -100,11 +101,21 @@ impl Context {
     }
 
     /// Takes note of whether a cluster is on its way to its quorum; answers how many are.
-    pub(crate) fn starting(&self, memory: &mut Memory, state: Option<State>) -> usize {
-        let starting = matches!(state, None | Some(State::Pending | State::Starting));
-        memory.starting =
-            starting.then(|| memory.starting.take().unwrap_or_else(|| Arc::clone(&self.starting)));
-        Arc::strong_count(&self.starting) - 1
+    pub(crate) fn starting(&self, key: &Key, state: Option<State>) -> usize {
+        let mut all = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(state, None | Some(State::Pending | State::Starting)) {
+            all.remove(key);
+        } else if !all.contains(key) {
+            all.insert(key.clone());
+        }
+        all.len()
+    }
+
+    /// How long news of a cluster's objects can wait for others to come: a cluster among many that are on
+    /// their way has something new to say all the time, and one look is for all of it.
+    pub(crate) fn patience(&self, key: &Key) -> Duration {
+        let all = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.contains(key) { quorate_observe::patience(all.len()) } else { Duration::ZERO }
     }
 
     /// Takes out what is remembered of a cluster: a cluster is never looked at twice at a time. What
@@ -122,6 +133,7 @@ impl Context {
     /// Forgets a cluster that is gone.
     pub fn forget(&self, key: &Key) {
         self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         if let Some(launchers) = &self.launchers {
             launchers.follow(key, None);
         }

@@ -19,6 +19,15 @@ use crate::queue::{Lane, Queue};
 use crate::reconcile::{reconcile, retry};
 use crate::watch::{self, Caches, Key, Packed, Scope};
 
+/// Where news of a cluster come from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Its own object, or its launcher.
+    Word,
+    /// What it became.
+    Objects,
+}
+
 /// Works until `stop` is cancelled; what was begun is finished first.
 ///
 /// `client` refuses writes once this process no longer leads (`request::refused_by_fence` tells);
@@ -83,9 +92,11 @@ async fn look_at(
         let (store, clusters) =
             watch::clusters(&context.client, scope, move |key| forgetful.forget(&key));
         stores.push((scope.clone(), store));
-        news.push(clusters);
-        news.push(watch::children(&context.client, scope, &context.caches, kueue));
-        news.push(launchers.changes(scope));
+        let children = watch::children(&context.client, scope, &context.caches, kueue);
+        // What people ask for and what brokers say is looked at once; objects have more to say in a moment.
+        news.push(clusters.map(|key| (key, Source::Word)).boxed());
+        news.push(children.map(|key| (key, Source::Objects)).boxed());
+        news.push(launchers.changes(scope).map(|key| (key, Source::Word)).boxed());
     }
     let counted = stores.clone();
     context.metrics.count_miniclusters(Some(Box::new(move || {
@@ -132,9 +143,17 @@ async fn look_at(
         };
         tokio::select! {
             asked = news.next() => {
-                let Some(key) = asked else { break };
+                let Some((key, source)) = asked else { break };
                 let lane = lane(&key);
-                queue.ask(key, lane);
+                let wait = match (lane, source) {
+                    (Lane::Follow, Source::Objects) => context.patience(&key),
+                    _ => Duration::ZERO,
+                };
+                if wait.is_zero() {
+                    queue.ask(key, lane);
+                } else {
+                    queue.later(key, Instant::now() + wait);
+                }
             }
             Some((key, again)) = looks.next() => {
                 queue.done(&key, lane(&key));

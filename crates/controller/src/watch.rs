@@ -5,6 +5,7 @@
 //! would let this process read every Secret of the namespace.
 
 mod cache;
+mod lean;
 mod packed;
 
 use std::fmt::Debug;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 pub use cache::{Cache, Key, Place};
+pub use lean::{Lean, Readable};
 pub use packed::Packed;
 
 /// The API group of Kueue.
@@ -151,17 +153,17 @@ pub fn children(
     let mut all = vec![
         follow(
             "JobSet",
-            watcher(api::<JobSet>(client, scope), labelled()),
+            watcher(api::<Lean<JobSet>>(client, scope), labelled()),
             whole(),
             |caches| &caches.jobsets,
-            |_, jobset| one(place(jobset.meta()), JobSetFacts::from_jobset(jobset)),
+            |_, Lean(jobset)| one(place(jobset.meta()), JobSetFacts::from_jobset(jobset)),
         ),
         follow(
             "Job",
-            watcher(api::<Job>(client, scope), labelled()),
+            watcher(api::<Lean<Job>>(client, scope), labelled()),
             whole(),
             |caches| &caches.jobs,
-            |caches, job| {
+            |caches, Lean(job)| {
                 let made = job.meta().creation_timestamp.as_ref();
                 let made = made.map_or(0, |made| made.0.as_second());
                 caches.youngest_job.fetch_max(made, Ordering::Relaxed);
@@ -170,10 +172,10 @@ pub fn children(
         ),
         follow(
             "Pod",
-            watcher(api::<Pod>(client, scope), labelled()),
+            watcher(api::<Lean<Pod>>(client, scope), labelled()),
             whole(),
             |caches| &caches.pods,
-            |_, pod| one(place(pod.meta()), PodFacts::from_pod(pod)),
+            |_, Lean(pod)| one(place(pod.meta()), PodFacts::from_pod(pod)),
         ),
         follow(
             "Event",
@@ -184,14 +186,14 @@ pub fn children(
         ),
         follow(
             "ConfigMap",
-            watcher(api::<PartialObjectMeta<ConfigMap>>(client, scope), labelled()),
+            watcher(api::<Lean<PartialObjectMeta<ConfigMap>>>(client, scope), labelled()),
             whole(),
             |caches| &caches.config_maps,
             owned,
         ),
         follow(
             "NetworkPolicy",
-            watcher(api::<PartialObjectMeta<NetworkPolicy>>(client, scope), labelled()),
+            watcher(api::<Lean<PartialObjectMeta<NetworkPolicy>>>(client, scope), labelled()),
             whole(),
             |caches| &caches.network_policies,
             owned,
@@ -336,7 +338,7 @@ fn interrupted(kind: &'static str, error: &watcher::Error) {
     tracing::warn!(kind, error = %error, "watch interrupted");
 }
 
-fn owned<K>(_: &Caches, object: &PartialObjectMeta<K>) -> Read<Owner> {
+fn owned<K>(_: &Caches, Lean(object): &Lean<PartialObjectMeta<K>>) -> Read<Owner> {
     let mut owners = object.metadata.owner_references.iter().flatten();
     let controller = owners.find(|owner| owner.controller == Some(true));
     let owner = Owner(controller.map(|owner| owner.uid.clone()).unwrap_or_default());

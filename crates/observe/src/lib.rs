@@ -32,5 +32,5 @@ pub use facts::workload::WorkloadFacts;
 pub use facts::{Fact, Reading};
 pub use observed::{GroupShape, Live, Observed, Obstacle, Shape};
 pub use status::status;
-pub use transitions::{EventDraft, EventType, Pace, pace, transitions};
+pub use transitions::{EventDraft, EventType, Pace, pace, patience, transitions};
 pub use why::{Brokers, Cause, Why, recheck, why};

@@ -166,6 +166,13 @@ pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: 
     Pace::Within(if counted { progress.max(COUNTS) } else { progress })
 }
 
+/// How long news of a cluster that is on its way may be gathered before they are looked at, when so many are. One
+/// cluster alone is followed at once.
+pub fn patience(starting: usize) -> Duration {
+    let others = u32::try_from(starting.saturating_sub(1)).unwrap_or(u32::MAX);
+    GATHERED_OF_EACH.saturating_mul(others).min(LONGEST_GATHERED)
+}
+
 /// How soon it is told how far a cluster is, when so many are on their way.
 fn progress(starting: usize) -> Duration {
     let starting = u32::try_from(starting).unwrap_or(u32::MAX);
@@ -187,6 +194,11 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// With many clusters on their way there are no more than five such writes a second in all: ten take a tenth
 /// of the processor on which their pods are waited for.
 const PROGRESS_OF_EACH: Duration = Duration::from_millis(200);
+/// What happens to a cluster's pods, Jobs and JobSet comes in bursts of a dozen; 200 looks a second in all see every
+/// one of a few clusters, and one of each burst of a thousand.
+const GATHERED_OF_EACH: Duration = Duration::from_millis(5);
+/// A pod that fails is told of no later than this.
+const LONGEST_GATHERED: Duration = Duration::from_secs(2);
 /// Nobody wants to wait longer to see a table move.
 const SLOWEST_PROGRESS: Duration = Duration::from_mins(2);
 

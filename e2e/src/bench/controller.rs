@@ -31,6 +31,10 @@ const CONNECTIONS: usize = 8;
 /// Nodes for the pods.
 const NODES: u32 = 100;
 
+/// The garbage collector looks for new kinds every 30 s, and until it knows that of an owner it asks the API server for
+/// the owner of each object that it sees (kube-controller-manager).
+const LEARNS: Duration = Duration::from_secs(40);
+
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -38,6 +42,8 @@ pub struct Options {
     pub clusters: usize,
     /// Objects of each peer, and MiniClusters beside them.
     pub peer_clusters: usize,
+    /// How often both are measured.
+    pub rounds: usize,
     /// Which peers.
     pub peers: Vec<Peer>,
     /// How long the quiet is measured.
@@ -50,6 +56,8 @@ pub struct Options {
 struct Round {
     /// Objects.
     count: usize,
+    /// Just before the first request.
+    begun: Timestamp,
     /// Seconds from each object to what its controller makes of it.
     latencies: Vec<f64>,
     /// From the first request to create one to the last thing that was made, and the last pod.
@@ -64,24 +72,27 @@ struct Round {
 /// Measures everything.
 pub fn run(options: &Options) -> Result<()> {
     let logs = options.logs.as_deref();
-    let ours = ours(options.clusters, Some(options.idle), logs)?;
-    let plain = alone(&contestant::jobsets(), options.clusters, logs)?;
-    let what = format!("{} x {PODS} pods, first POST to last pod", options.clusters);
-    Figure::new(&what, "s", &[ours.last_pod]).tell();
-    Figure::new(&what, "s", &[plain.last_pod]).peer("JobSet").tell();
-    Figure::new("the same, ratio to plain JobSets", "x", &[ours.last_pod / plain.last_pod])
-        .target(1.1)
-        .tell();
-    let what = format!("{} x {PODS} pods, processor time", options.clusters);
-    ours.costs.tell(&what, None);
-    plain.costs.tell(&what, Some("JobSet"));
-    let ratio = ours.costs.all() / plain.costs.all();
-    Figure::new("the same of all, ratio to plain JobSets", "x", &[ratio]).tell();
+    let (mut all_ours, mut all_plain) = (Vec::new(), Vec::new());
+    for round in 0..options.rounds {
+        let plain = || alone(&contestant::jobsets(), options.clusters, logs);
+        // What only we are asked for is asked once.
+        let idle = Some(options.idle).filter(|_| round == 0);
+        let ours = || ours(options.clusters, idle, logs);
+        // A machine that slows down must not slow down the same one each time.
+        if round % 2 == 0 {
+            all_ours.push(ours()?);
+            all_plain.push(plain()?);
+        } else {
+            all_plain.push(plain()?);
+            all_ours.push(ours()?);
+        }
+    }
+    against_plain(options.clusters, &all_ours, &all_plain);
     if options.peers.is_empty() {
         return Ok(());
     }
     if options.peer_clusters != options.clusters {
-        tell(&self::ours(options.peer_clusters, None, logs)?, None);
+        tell(&ours(options.peer_clusters, None, logs)?, None);
     }
     for peer in &options.peers {
         let contestant = contestant::of(*peer);
@@ -89,6 +100,38 @@ pub fn run(options: &Options) -> Result<()> {
         tell(&round, Some(contestant.name));
     }
     Ok(())
+}
+
+/// Samples of one figure, one of each round.
+fn each(rounds: &[Round], figure: impl Fn(&Round) -> f64) -> Vec<f64> {
+    rounds.iter().map(figure).collect()
+}
+
+/// Our figures, and those of plain JobSets of the same rounds.
+fn against_plain(count: usize, ours: &[Round], plain: &[Round]) {
+    let made = |what: &str| format!("{count} MiniClusters: {what}");
+    let half = each(ours, |round| quantile(&round.latencies, 0.5));
+    Figure::new(made("create to JobSet, p50"), "s", &half).target(4.0).tell();
+    let most = each(ours, |round| quantile(&round.latencies, 0.99));
+    Figure::new(made("create to JobSet, p99"), "s", &most).target(8.0).tell();
+    let processor = each(ours, |round| round.processor.unwrap_or_default());
+    Figure::new(made("processor time to last JobSet"), "s", &processor).target(5.0).tell();
+    let what = format!("{count} x {PODS} pods, first POST to last pod");
+    Figure::new(&what, "s", &each(ours, |round| round.last_pod)).tell();
+    Figure::new(&what, "s", &each(plain, |round| round.last_pod)).peer("JobSet").tell();
+    let ratios = |figure: fn(&Round) -> f64| -> Vec<f64> {
+        ours.iter().zip(plain).map(|(ours, plain)| figure(ours) / figure(plain)).collect()
+    };
+    Figure::new("the same, ratio to plain JobSets", "x", &ratios(|round| round.last_pod))
+        .target(1.1)
+        .tell();
+    let costs =
+        |rounds: &[Round]| rounds.iter().map(|round| round.costs.clone()).collect::<Vec<_>>();
+    let what = format!("{count} x {PODS} pods, processor time");
+    Costs::tell(&costs(ours), &what, None);
+    Costs::tell(&costs(plain), &what, Some("JobSet"));
+    let ratio = ratios(|round| round.costs.all());
+    Figure::new("the same of all, ratio to plain JobSets", "x", &ratio).tell();
 }
 
 /// The figures that all controllers have.
@@ -116,26 +159,19 @@ fn ours(count: usize, idle: Option<Duration>, logs: Option<&Path>) -> Result<Rou
     let lab = Lab::from(start(&contestant, count, logs)?);
     let operator = Operator::start(&lab)?;
     let folder = lab.cluster.folder();
-    let clusters = Watch::start(folder, &contestant.parents, Depth::Status)?;
-    let begin = Timestamp::now();
     let round = measure(&lab.cluster, &contestant, count, Some(operator.pid))?;
     let Some(idle) = idle else {
         drop(operator);
         lab.cluster.down()?;
         return Ok(round);
     };
-    quiet::settle(&clusters, count)?;
+    quiet::settle(folder, &contestant.parents, count)?;
     let settled = Timestamp::now();
-    let peak = process::peak_memory(operator.pid)?;
-    let (p50, p99) = (quantile(&round.latencies, 0.5), quantile(&round.latencies, 0.99));
     let made = |what: &str| format!("{count} MiniClusters: {what}");
-    Figure::new(made("create to JobSet, p50"), "s", &[p50]).target(4.0).tell();
-    Figure::new(made("create to JobSet, p99"), "s", &[p99]).target(8.0).tell();
-    let processor = round.processor.context("our controller is a process")?;
-    Figure::new(made("processor time to last JobSet"), "s", &[processor]).target(5.0).tell();
+    let peak = process::peak_memory(operator.pid)?;
     Figure::new(made("peak memory"), "MiB", &[peak]).target(40.0).tell();
     let account = operator::account();
-    let requests = audit::requests(folder, &account, begin, settled)?;
+    let requests = audit::requests(folder, &account, round.begun, settled)?;
     quiet::tell_writes(&requests, count);
     // From here on: what has changed before is none of it.
     quiet::rest(&Watch::start(folder, &contestant.children, Depth::Metadata)?)?;
@@ -174,6 +210,12 @@ fn start(contestant: &Contestant, count: usize, logs: Option<&Path>) -> Result<C
     Ok(Cluster::up(shape)?)
 }
 
+/// Lets a control plane that was just started come to know its kinds.
+fn rest() {
+    say(format!("for {} s the control plane learns its kinds", LEARNS.as_secs()));
+    thread::sleep(LEARNS);
+}
+
 /// Creates all objects at once and waits for their last pod.
 fn measure(
     cluster: &Cluster,
@@ -193,6 +235,8 @@ fn measure(
     let path = contestant.parents.as_str();
     // The slowest peer takes two seconds for one.
     let limit = Duration::from_mins(2) + Duration::from_secs(3) * u32::try_from(count)?;
+    rest();
+    let begun = Timestamp::now();
     let before = pid.map(process::processor_time).transpose()?;
     let spent = Costs::so_far(cluster, pid)?;
     let first = Instant::now();
@@ -231,6 +275,7 @@ fn measure(
     });
     Ok(Round {
         count,
+        begun,
         latencies: seconds(latencies.collect::<Result<Vec<_>>>()?),
         last_child: since(&made),
         last_pod: since(&pods),

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "it says why it cannot go on")]
 
 use anyhow::Result;
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
 use quorate_e2e::bench::cluster;
 use quorate_e2e::bench::controller::{self, Peer};
@@ -30,6 +31,9 @@ enum Subject {
         /// Objects of each peer, and MiniClusters beside them.
         #[arg(long, value_name = "COUNT", default_value_t = 100)]
         peer_clusters: usize,
+        /// How often MiniClusters and plain JobSets are measured, in turn.
+        #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = at_least_one())]
+        rounds: usize,
         /// Which peers, separated by commas; `--peers` alone for none.
         #[arg(
             long,
@@ -61,6 +65,10 @@ enum Subject {
     },
 }
 
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
 fn main() -> ExitCode {
     match run(Args::parse().subject) {
         Ok(()) => ExitCode::SUCCESS,
@@ -73,10 +81,11 @@ fn main() -> ExitCode {
 
 fn run(subject: Subject) -> Result<()> {
     match subject {
-        Subject::Controller { clusters, peer_clusters, peers, idle, logs } => {
+        Subject::Controller { clusters, peer_clusters, rounds, peers, idle, logs } => {
             controller::run(&controller::Options {
                 clusters,
                 peer_clusters,
+                rounds,
                 peers,
                 idle: Duration::from_secs(idle),
                 logs,

@@ -45,8 +45,6 @@ pub struct Memory {
     pub milestones: Option<Milestones>,
     /// Errors in a row.
     pub errors: u32,
-    /// Held while the cluster is on its way to its quorum (`Context::starting`).
-    pub starting: Option<Arc<()>>,
 }
 
 /// What an API server or an owner of the same name does not let us have.

@@ -59,7 +59,7 @@ pub async fn publish(
         telemetry::tell(subject, &known, &reached);
     }
     memory.milestones = Some(reached);
-    let starting = context.starting(memory, new.state);
+    let starting = context.starting(key, new.state);
     let due = match quorate_observe::pace(old, &new, starting) {
         Pace::Nothing => {
             memory.due = None;

@@ -14,6 +14,8 @@ use quorate_api::status::MiniClusterStatus;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::lean::Meta;
+
 /// A MiniCluster. One that cannot be read must not stop the others, so that is found out by whoever
 /// looks at it.
 #[derive(Clone, Debug)]
@@ -44,12 +46,12 @@ impl<'de> Deserialize<'de> for Packed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Parts {
-            metadata: ObjectMeta,
+            metadata: Meta,
             spec: Option<Box<RawValue>>,
             status: Option<Box<RawValue>>,
         }
-        let Parts { mut metadata, spec, status } = Parts::deserialize(deserializer)?;
-        metadata.managed_fields = None;
+        let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
+        let mut metadata = ObjectMeta::from(metadata);
         if let Some(annotations) = &mut metadata.annotations {
             // kubectl writes the whole object there.
             annotations.retain(|key, _| is_of_kueue(key));

@@ -55,10 +55,14 @@ impl Costs {
         self.0.values().sum::<Duration>().as_secs_f64()
     }
 
-    /// Says the processor time of each part for `what`.
-    pub(super) fn tell(&self, what: &str, peer: Option<&str>) {
-        for (part, spent) in &self.0 {
-            let figure = Figure::new(format!("{what}: {part}"), "s", &[spent.as_secs_f64()]);
+    /// Says the processor time of each part for `what`, one sample of each of `rounds`, which have the same
+    /// parts.
+    pub(super) fn tell(rounds: &[Self], what: &str, peer: Option<&str>) {
+        let parts = rounds.first().into_iter().flat_map(|round| round.0.keys());
+        for part in parts {
+            let samples: Vec<f64> =
+                rounds.iter().filter_map(|round| Some(round.0.get(part)?.as_secs_f64())).collect();
+            let figure = Figure::new(format!("{what}: {part}"), "s", &samples);
             match peer {
                 Some(peer) => figure.peer(peer).tell(),
                 None => figure.tell(),

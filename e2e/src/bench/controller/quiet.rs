@@ -4,10 +4,12 @@ use crate::audit::{self, Request};
 use crate::bench::figure::{Figure, say};
 use crate::bench::operator;
 use crate::bench::process;
-use crate::bench::watch::{Kind, Watch};
+use crate::bench::watch::{Depth, Watch};
 use anyhow::{Result, bail};
 use k8s_openapi::jiff::Timestamp;
+use quorate_testbed::api::Api;
 use quorate_testbed::layout::Folder;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,26 +20,34 @@ const CALM: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_mins(5);
 
 /// Waits until all clusters have all brokers' pods ready and nothing of them changes any more.
-pub(super) fn settle(clusters: &Watch, count: usize) -> Result<()> {
-    let mut states: BTreeMap<String, String> = BTreeMap::new();
+///
+/// It is watched from now on: a watcher of whole objects would cost the API server something while it is
+/// measured.
+pub(super) fn settle(folder: &Folder, clusters: &str, count: usize) -> Result<()> {
+    let changes = Watch::start(folder, clusters, Depth::Metadata)?;
     let deadline = Instant::now() + LIMIT;
     loop {
-        match clusters.next((Instant::now() + CALM).min(deadline))? {
-            Some(event) if event.kind == Kind::Deleted => {
-                bail!("{} was deleted", event.object.metadata.name)
+        if changes.next((Instant::now() + CALM).min(deadline))?.is_none() {
+            let states = states(&Api::outside(folder)?.get(clusters)?);
+            say(format!("states of the clusters: {states:?}"));
+            if states.len() == 1 && states.values().sum::<usize>() == count {
+                return Ok(());
             }
-            Some(event) => {
-                let state = event.object.status["state"].as_str().unwrap_or("none").to_owned();
-                states.insert(event.object.metadata.name, state);
-            }
-            None if states.len() == count && alike(&states) => return Ok(()),
-            None => {}
         }
         if Instant::now() > deadline {
-            let kinds: BTreeSet<&String> = states.values().collect();
-            bail!("{} clusters after {LIMIT:?}, in the states {kinds:?}", states.len());
+            bail!("the clusters are not alike after {LIMIT:?}");
         }
     }
+}
+
+/// How many clusters of a list are in which state.
+fn states(list: &Value) -> BTreeMap<String, usize> {
+    let mut states = BTreeMap::new();
+    for object in list["items"].as_array().into_iter().flatten() {
+        let state = object["status"]["state"].as_str().unwrap_or("none");
+        *states.entry(state.to_owned()).or_default() += 1;
+    }
+    states
 }
 
 /// Waits until nobody writes to the JobSets any more: their own controller counts pods for a while after
@@ -50,13 +60,6 @@ pub(super) fn rest(jobsets: &Watch) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether all clusters have come to the same point.
-fn alike(states: &BTreeMap<String, String>) -> bool {
-    let kinds: BTreeSet<&String> = states.values().collect();
-    say(format!("states of the clusters: {kinds:?}"));
-    kinds.len() == 1
 }
 
 /// Writes for each cluster, from its creation until it stands.
