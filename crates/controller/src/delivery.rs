@@ -89,6 +89,11 @@ pub fn decide(server: &str, nodes: &[NodeFacts]) -> Result<(), Lack> {
     if version(server).is_none_or(|version| version < KUBERNETES) {
         return Err(Lack::Server { version: server.to_owned() });
     }
+    of_nodes(nodes)
+}
+
+/// The same, as far as nodes alone decide it.
+fn of_nodes(nodes: &[NodeFacts]) -> Result<(), Lack> {
     let mut there = false;
     for node in nodes.iter().filter(|node| node.takes_pods) {
         there = true;
@@ -149,7 +154,14 @@ impl Keeper {
             if !context.options.namespaces.is_empty() && !may_list(client).await? {
                 return Ok(Err(Lack::NoRight));
             }
-            ask(client).await.map(|(server, nodes)| decide(&server, &nodes))
+            let nodes = nodes(client).await?;
+            // API servers get no older: one that could do it before is not asked again, nor is one that
+            // it does not depend on.
+            if self.said == Some(Ok(())) || of_nodes(&nodes).is_err() {
+                return Ok(of_nodes(&nodes));
+            }
+            let server = client.apiserver_version().await?.git_version;
+            Ok(decide(&server, &nodes))
         };
         let found = match asked.await {
             Ok(found) => found,
@@ -190,9 +202,8 @@ async fn may_list(client: &Client) -> Result<bool, Error> {
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// The version of the API server, and all nodes.
-async fn ask(client: &Client) -> Result<(String, Vec<NodeFacts>), Error> {
-    let server = client.apiserver_version().await?.git_version;
+/// All nodes.
+async fn nodes(client: &Client) -> Result<Vec<NodeFacts>, Error> {
     let mut nodes = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
@@ -201,7 +212,7 @@ async fn ask(client: &Client) -> Result<(String, Vec<NodeFacts>), Error> {
         nodes.extend(list.items.into_iter().map(NodeFacts::from));
         match list.metadata.next {
             Some(next) if !next.is_empty() => page = page.continue_token(&next),
-            _ => return Ok((server, nodes)),
+            _ => return Ok(nodes),
         }
     }
 }

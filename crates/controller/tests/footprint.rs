@@ -15,7 +15,7 @@ use quorate_api::jobset::JobSet;
 use quorate_controller::context::{Context, Options};
 use quorate_controller::metrics::Metrics;
 use quorate_controller::reconcile::reconcile;
-use quorate_controller::watch::{Caches, Key, Owner, Packed, Place, place};
+use quorate_controller::watch::{Caches, Key, Lean, Owner, Packed, Place, place};
 use quorate_observe::{JobFacts, JobSetFacts, PodFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -184,13 +184,13 @@ fn bring(
     name: &str,
 ) -> Arc<Packed> {
     let caches = &context.caches;
-    let own: JobSet = read(&jobset(name));
+    let Lean(own) = read::<Lean<JobSet>>(&jobset(name));
     caches.jobsets.put(place(&own.metadata).unwrap(), JobSetFacts::from_jobset(&own));
     for (group, pods) in [("launcher", 1), ("worker", 2)] {
-        let job: Job = read(&job(name, group, pods));
+        let Lean(job) = read::<Lean<Job>>(&job(name, group, pods));
         caches.jobs.put(place(&job.metadata).unwrap(), JobFacts::from_job(&job));
         for index in 0..pods {
-            let pod: Pod = read(&pod(name, group, index));
+            let Lean(pod) = read::<Lean<Pod>>(&pod(name, group, index));
             caches.pods.put(place(&pod.metadata).unwrap(), PodFacts::from_pod(&pod));
         }
     }

@@ -7,7 +7,8 @@ use crate::seen::{Seen, read};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use quorate_api::status::{MiniClusterStatus, State};
 use quorate_observe::{
-    EventType, JobSetFacts, Observed, Pace, PodFacts, pace, recheck, status, transitions, why,
+    EventType, JobSetFacts, Observed, Pace, PodFacts, pace, patience, recheck, status, transitions,
+    why,
 };
 
 /// Lets the status of one look be the old one of the next.
@@ -360,6 +361,15 @@ fn among_a_thousand_clusters_the_quorum_is_told_with_the_brokers_that_come_right
         "there is nobody to spare the writes for"
     );
     assert_eq!(pace(None, &first, 10), Pace::Now);
+}
+
+#[test]
+fn one_cluster_is_followed_at_once_and_the_news_of_a_thousand_are_gathered() {
+    let ms = Duration::from_millis;
+    for (starting, span) in [(0, 0), (1, 0), (11, 50), (101, 500), (401, 2000), (usize::MAX, 2000)]
+    {
+        assert_eq!(patience(starting), ms(span), "{starting}");
+    }
 }
 
 #[test]
