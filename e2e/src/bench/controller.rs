@@ -125,6 +125,8 @@ fn against_plain(count: usize, ours: &[Round], plain: &[Round]) {
     Figure::new("the same, ratio to plain JobSets", "x", &ratios(|round| round.last_pod))
         .target(1.1)
         .tell();
+    let paced = ratios(|round| round.last_pod / round.costs.pace());
+    Figure::new("the same at equal pace, ratio to plain JobSets", "x", &paced).tell();
     let costs =
         |rounds: &[Round]| rounds.iter().map(|round| round.costs.clone()).collect::<Vec<_>>();
     let what = format!("{count} x {PODS} pods, processor time");

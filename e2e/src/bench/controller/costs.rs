@@ -19,6 +19,8 @@ const PROGRAMS: [&str; 7] = [
     "kwok",
     "coredns",
 ];
+/// Those whose work is the same for the same pods, whoever made them: what it takes them tells the machine's pace.
+const PACE: [&str; 2] = ["kube-scheduler", "kwok"];
 /// Whose objects are measured.
 const OWN: &str = "the controller itself";
 
@@ -55,6 +57,11 @@ impl Costs {
         self.0.values().sum::<Duration>().as_secs_f64()
     }
 
+    /// What those parts took, in seconds, whose work is the same for the same pods.
+    pub(super) fn pace(&self) -> f64 {
+        PACE.iter().filter_map(|part| self.0.get(part)).sum::<Duration>().as_secs_f64()
+    }
+
     /// Says the processor time of each part for `what`, one sample of each of `rounds`, which have the same
     /// parts.
     pub(super) fn tell(rounds: &[Self], what: &str, peer: Option<&str>) {
@@ -84,5 +91,8 @@ mod tests {
         let spent = costs(&[("etcd", 5), ("kwok", 1), (OWN, 4)]).since(&before);
         assert_eq!(spent.0, costs(&[("etcd", 3), ("kwok", 0), (OWN, 4)]).0);
         assert!((spent.all() - 7.0).abs() < 1e-9);
+        assert!(
+            (costs(&[("kube-scheduler", 2), ("kwok", 1), ("etcd", 5)]).pace() - 3.0).abs() < 1e-9
+        );
     }
 }
