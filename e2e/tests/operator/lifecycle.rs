@@ -59,6 +59,8 @@ fn a_worker_that_is_deleted_in_queue_mode_is_replaced_and_never_taken_for_finish
     let name = "replaced";
     LAB.minicluster(name, &format!("size: 3\n{IMAGE}"));
     LAB.state(name, "Ready");
+    // The quorum may be told before the last broker is.
+    LAB.until(name, "whole", |object| object["status"]["online"] == 3);
     let worker = || {
         LAB.of("pods", name).into_iter().find(|pod| {
             let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
