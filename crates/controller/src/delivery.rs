@@ -157,8 +157,9 @@ impl Keeper {
             let nodes = nodes(client).await?;
             // API servers get no older: one that could do it before is not asked again, nor is one that
             // it does not depend on.
-            if self.said == Some(Ok(())) || of_nodes(&nodes).is_err() {
-                return Ok(of_nodes(&nodes));
+            let found = of_nodes(&nodes);
+            if self.said == Some(Ok(())) || found.is_err() {
+                return Ok(found);
             }
             let server = client.apiserver_version().await?.git_version;
             Ok(decide(&server, &nodes))

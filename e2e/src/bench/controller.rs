@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
             all_ours.push(ours()?);
         }
     }
-    against_plain(options.clusters, &all_ours, &all_plain);
+    against_plain(options.clusters, &all_ours, &all_plain)?;
     if options.peers.is_empty() {
         return Ok(());
     }
@@ -108,13 +108,14 @@ fn each(rounds: &[Round], figure: impl Fn(&Round) -> f64) -> Vec<f64> {
 }
 
 /// Our figures, and those of plain JobSets of the same rounds.
-fn against_plain(count: usize, ours: &[Round], plain: &[Round]) {
+fn against_plain(count: usize, ours: &[Round], plain: &[Round]) -> Result<()> {
     let made = |what: &str| format!("{count} MiniClusters: {what}");
     let half = each(ours, |round| quantile(&round.latencies, 0.5));
     Figure::new(made("create to JobSet, p50"), "s", &half).target(4.0).tell();
     let most = each(ours, |round| quantile(&round.latencies, 0.99));
     Figure::new(made("create to JobSet, p99"), "s", &most).target(8.0).tell();
-    let processor = each(ours, |round| round.processor.unwrap_or_default());
+    let processor = ours.iter().map(|round| round.processor).collect::<Option<Vec<_>>>();
+    let processor = processor.context("our controller is a process")?;
     Figure::new(made("processor time to last JobSet"), "s", &processor).target(5.0).tell();
     let what = format!("{count} x {PODS} pods, first POST to last pod");
     Figure::new(&what, "s", &each(ours, |round| round.last_pod)).tell();
@@ -134,6 +135,7 @@ fn against_plain(count: usize, ours: &[Round], plain: &[Round]) {
     Costs::tell(&costs(plain), &what, Some("JobSet"));
     let ratio = ratios(|round| round.costs.all());
     Figure::new("the same of all, ratio to plain JobSets", "x", &ratio).tell();
+    Ok(())
 }
 
 /// The figures that all controllers have.
@@ -213,7 +215,7 @@ fn start(contestant: &Contestant, count: usize, logs: Option<&Path>) -> Result<C
 }
 
 /// Lets a control plane that was just started come to know its kinds.
-fn rest() {
+fn learn() {
     say(format!("for {} s the control plane learns its kinds", LEARNS.as_secs()));
     thread::sleep(LEARNS);
 }
@@ -237,7 +239,7 @@ fn measure(
     let path = contestant.parents.as_str();
     // The slowest peer takes two seconds for one.
     let limit = Duration::from_mins(2) + Duration::from_secs(3) * u32::try_from(count)?;
-    rest();
+    learn();
     let begun = Timestamp::now();
     let before = pid.map(process::processor_time).transpose()?;
     let spent = Costs::so_far(cluster, pid)?;

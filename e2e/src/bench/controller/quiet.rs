@@ -27,15 +27,22 @@ pub(super) fn settle(folder: &Folder, clusters: &str, count: usize) -> Result<()
     let changes = Watch::start(folder, clusters, Depth::Metadata)?;
     let deadline = Instant::now() + LIMIT;
     loop {
-        if changes.next((Instant::now() + CALM).min(deadline))?.is_none() {
-            let states = states(&Api::outside(folder)?.get(clusters)?);
-            say(format!("states of the clusters: {states:?}"));
-            if states.len() == 1 && states.values().sum::<usize>() == count {
-                return Ok(());
-            }
+        let changed = changes.next((Instant::now() + CALM).min(deadline))?;
+        let late = Instant::now() > deadline;
+        if changed.is_some() && !late {
+            continue;
         }
-        if Instant::now() > deadline {
-            bail!("the clusters are not alike after {LIMIT:?}");
+        let states = states(&Api::outside(folder)?.get(clusters)?);
+        say(format!("states of the clusters: {states:?}"));
+        let there: usize = states.values().sum();
+        if there != count {
+            bail!("{there} of {count} clusters are there");
+        }
+        if late {
+            bail!("the clusters still change after {LIMIT:?}, in the states {states:?}");
+        }
+        if states.len() == 1 {
+            return Ok(());
         }
     }
 }
