@@ -246,7 +246,7 @@ fn read_seed(flags: &Flags) -> Result<Seed, SettingsError> {
     let path = flags
         .seed_file
         .clone()
-        .unwrap_or_else(|| Path::new(paths::SECRET_DIR).join(paths::SEED_KEY));
+        .unwrap_or_else(|| Path::new(paths::CONFIG_DIR).join(paths::SEED_KEY));
     let bytes = Zeroizing::new(read("seed file", &path, "seed-file")?);
     let found = bytes.len();
     let seed = <[u8; SEED_LENGTH]>::try_from(bytes.as_slice())

@@ -10,7 +10,7 @@ mod volumes;
 
 use crate::player::PodId;
 use crate::sandbox::{PodMount, Source};
-use k8s_openapi::api::core::v1::{ConfigMap, Container, PodSpec, PodTemplateSpec, Secret};
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, Secret};
 use quorate_api::jobset::JobSet;
 use quorate_contract::paths;
 use std::net::Ipv4Addr;
@@ -61,8 +61,6 @@ pub enum PodError {
 pub struct LocalObjects {
     /// The planned JobSet.
     pub jobset: JobSet,
-    /// Planned ConfigMaps.
-    pub config_maps: Vec<ConfigMap>,
     /// Planned Secrets.
     pub secrets: Vec<Secret>,
     /// This machine's name.

@@ -5,12 +5,10 @@
 pub const BIN_DIR: &str = "/quorate/bin";
 /// The agent in every pod.
 pub const AGENT: &str = "/quorate/bin/quorate-agent";
-/// Where the ConfigMap is mounted.
-pub const CONFIG_DIR: &str = "/quorate/config";
-/// The key of the configuration in the ConfigMap.
-pub const CONFIG_KEY: &str = "agent.json";
 /// Where the Secret is mounted.
-pub const SECRET_DIR: &str = "/quorate/secret";
+pub const CONFIG_DIR: &str = "/quorate/config";
+/// The key of the configuration in the Secret.
+pub const CONFIG_KEY: &str = "agent.json";
 /// The key of the 32-byte seed in the Secret.
 pub const SEED_KEY: &str = "seed";
 /// Where the broker keeps its socket, host files and task records: memory-backed, writable.

@@ -44,7 +44,7 @@ fn examples_of_configurations_are_read() {
     {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
-    assert!(page.contains(paths::CONFIG_DIR) && page.contains(paths::SECRET_DIR));
+    assert!(page.contains(paths::CONFIG_DIR) && page.contains(paths::SEED_KEY));
 }
 
 #[test]

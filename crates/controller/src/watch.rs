@@ -13,7 +13,7 @@ use std::fmt::Debug;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Pod};
+use k8s_openapi::api::core::v1::{Event as CoreEvent, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -52,8 +52,6 @@ pub struct Caches {
     pub events: Cache<EventFacts>,
     /// Workloads of Kueue; stays empty where that is not installed.
     pub workloads: Cache<WorkloadFacts>,
-    /// UIDs of the owners of ConfigMaps.
-    pub config_maps: Cache<Owner>,
     /// UIDs of the owners of NetworkPolicies.
     pub network_policies: Cache<Owner>,
     /// When the youngest Job was made: a time of Unix in seconds, 0 if there was none.
@@ -73,7 +71,6 @@ impl Caches {
             pods: Cache::new(scopes),
             events: Cache::new(scopes),
             workloads: Cache::new(0),
-            config_maps: Cache::new(scopes),
             network_policies: Cache::new(scopes),
             youngest_job: AtomicI64::new(0),
         }
@@ -89,12 +86,11 @@ impl Caches {
     /// was not read yet.
     pub async fn ready(&self) {
         // Without Workloads nothing is done that would be wrong with them.
-        let Self { jobsets, jobs, pods, events, config_maps, network_policies, .. } = self;
+        let Self { jobsets, jobs, pods, events, network_policies, .. } = self;
         jobsets.ready().await;
         jobs.ready().await;
         pods.ready().await;
         events.ready().await;
-        config_maps.ready().await;
         network_policies.ready().await;
     }
 }
@@ -183,13 +179,6 @@ pub fn children(
             whole(),
             |caches| &caches.events,
             warning,
-        ),
-        follow(
-            "ConfigMap",
-            watcher(api::<Lean<PartialObjectMeta<ConfigMap>>>(client, scope), labelled()),
-            whole(),
-            |caches| &caches.config_maps,
-            owned,
         ),
         follow(
             "NetworkPolicy",

@@ -194,11 +194,8 @@ fn bring(
             caches.pods.put(place(&pod.metadata).unwrap(), PodFacts::from_pod(&pod));
         }
     }
-    for cache in [&caches.config_maps, &caches.network_policies] {
-        let cluster = Key::new("hpc", name);
-        let place = Place { cluster, name: format!("{name}-config"), uid: uid(6, name) };
-        cache.put(place, Owner(uid(0, name)));
-    }
+    let policy = Place { cluster: Key::new("hpc", name), name: name.to_owned(), uid: uid(6, name) };
+    caches.network_policies.put(policy, Owner(uid(0, name)));
     let cluster: Packed = read(&minicluster(name));
     let key = reflector::ObjectRef::from_obj(&cluster);
     store.apply_watcher_event(&watcher::Event::Apply(cluster));

@@ -86,13 +86,6 @@ impl World {
             None,
             facts(list(&format!("{CORE}/pods")), PodFacts::from_pod as fn(&Pod) -> _),
         );
-        caches.config_maps.replace(
-            None,
-            facts(
-                list(&format!("{CORE}/configmaps")),
-                owner::<k8s_openapi::api::core::v1::ConfigMap>,
-            ),
-        );
         caches.network_policies.replace(
             None,
             facts(list(POLICIES), owner::<k8s_openapi::api::networking::v1::NetworkPolicy>),
@@ -185,21 +178,16 @@ fn writes(calls: &[String]) -> Vec<&str> {
     calls.iter().map(String::as_str).filter(|call| !call.starts_with("GET")).collect()
 }
 
-const ALL: [&str; 4] = [
-    "hello-agent-uid1 configmaps",
-    "hello-seed-uid1 secrets",
-    "hello jobsets",
-    "hello networkpolicies",
-];
+const ALL: [&str; 3] = ["hello-agent-uid1 secrets", "hello jobsets", "hello networkpolicies"];
 
 #[tokio::test]
-async fn a_new_cluster_costs_four_objects_and_one_status() {
+async fn a_new_cluster_costs_three_objects_and_one_status() {
     let world = World::new(hello());
     let calls = world.settle().await;
     let writes = writes(&calls);
-    assert_eq!(writes.len(), 5, "{calls:?}");
-    assert_eq!(writes[3], "POST jobsets", "the JobSet comes last of the objects");
-    assert_eq!(writes[4], "PATCH miniclusters/hello/status");
+    assert_eq!(writes.len(), 4, "{calls:?}");
+    assert_eq!(writes[2], "POST jobsets", "the JobSet comes last of the objects");
+    assert_eq!(writes[3], "PATCH miniclusters/hello/status");
     assert_eq!(calls.len() - writes.len(), 1, "one read: whether the Service's name is free");
     assert_eq!(world.condition("Accepted"), ("True".into(), "Planned".into()));
     let jobset = world.server.get(&format!("{JOBSETS}/hello")).unwrap();
@@ -260,7 +248,7 @@ async fn fields_that_the_server_drops_are_told() {
 #[tokio::test]
 async fn a_controller_that_dies_at_any_write_leaves_what_the_next_one_completes() {
     for done in [false, true] {
-        for at in 0..5 {
+        for at in 0..4 {
             let mut world = World::new(hello());
             world.server.0.lock().unwrap().crash_at = Some((at, done));
             world.watch();
@@ -271,12 +259,12 @@ async fn a_controller_that_dies_at_any_write_leaves_what_the_next_one_completes(
             };
             assert!(crashed, "write {at}");
             world.server.0.lock().unwrap().crash_at = None;
-            let seed = world.server.get(&format!("{CORE}/secrets/hello-seed-uid1"));
+            let seed = world.server.get(&format!("{CORE}/secrets/hello-agent-uid1"));
             world.restart();
             world.settle().await;
             assert_eq!(world.made(), ALL, "write {at}, carried out: {done}");
             if let Some(seed) = seed {
-                let kept = world.server.get(&format!("{CORE}/secrets/hello-seed-uid1")).unwrap();
+                let kept = world.server.get(&format!("{CORE}/secrets/hello-agent-uid1")).unwrap();
                 assert_eq!(kept, seed, "a seed never changes");
             }
         }
@@ -286,8 +274,7 @@ async fn a_controller_that_dies_at_any_write_leaves_what_the_next_one_completes(
 #[tokio::test]
 async fn what_somebody_else_has_is_reported_and_left_alone() {
     for (kind, path) in [
-        ("Secret", format!("{CORE}/secrets/hello-seed-uid1")),
-        ("ConfigMap", format!("{CORE}/configmaps/hello-agent-uid1")),
+        ("Secret", format!("{CORE}/secrets/hello-agent-uid1")),
         ("Service", format!("{CORE}/services/hello")),
         ("JobSet", format!("{JOBSETS}/hello")),
     ] {
@@ -335,23 +322,21 @@ async fn a_label_that_somebody_takes_off_the_jobset_is_put_back_by_one_write() {
 }
 
 #[tokio::test]
-async fn a_config_map_without_our_label_counts_as_there() {
+async fn a_policy_without_our_label_counts_as_there() {
     let world = World::new(hello());
     world.settle().await;
     let place = |object: &str| Place {
         cluster: Key::new("hpc", "hello"),
         name: object.to_owned(),
-        uid: world.server.get(&format!("{CORE}/configmaps/{object}")).unwrap()["metadata"]["uid"]
+        uid: world.server.get(&format!("{POLICIES}/{object}")).unwrap()["metadata"]["uid"]
             .as_str()
             .unwrap()
             .to_owned(),
     };
-    let made = world.made();
-    let map = made.iter().find_map(|name| name.strip_suffix(" configmaps")).unwrap();
     // What a watch by label says when the label goes.
-    assert!(world.context.caches.config_maps.remove(&place(map)));
+    assert!(world.context.caches.network_policies.remove(&place("hello")));
     world.look().await.unwrap();
-    assert_eq!(writes(&world.server.take_calls()), ["POST configmaps"]);
+    assert_eq!(writes(&world.server.take_calls()), ["POST networkpolicies"]);
     world.look().await.unwrap();
     assert_eq!(world.server.take_calls(), [""; 0]);
 }
@@ -439,7 +424,7 @@ async fn a_quiet_cluster_costs_nothing() {
 async fn a_cluster_made_again_under_its_name_takes_nothing_of_the_former_one() {
     let world = World::new(hello());
     world.settle().await;
-    let former = world.server.get(&format!("{CORE}/secrets/hello-seed-uid1")).unwrap();
+    let former = world.server.get(&format!("{CORE}/secrets/hello-agent-uid1")).unwrap();
     world.server.remove(&format!("{CLUSTERS}/hello"));
     world.server.store(
         &format!("{CLUSTERS}/hello"),
@@ -456,11 +441,7 @@ async fn a_cluster_made_again_under_its_name_takes_nothing_of_the_former_one() {
     world.server.remove(&format!("{JOBSETS}/hello"));
     world.watch();
     assert_eq!(world.look().await.unwrap_err().reason(), "Leftover");
-    for path in [
-        format!("{CORE}/secrets/hello-seed-uid1"),
-        format!("{CORE}/configmaps/hello-agent-uid1"),
-        format!("{POLICIES}/hello"),
-    ] {
+    for path in [format!("{CORE}/secrets/hello-agent-uid1"), format!("{POLICIES}/hello")] {
         world.server.remove(&path);
     }
     world.settle().await;
@@ -468,7 +449,7 @@ async fn a_cluster_made_again_under_its_name_takes_nothing_of_the_former_one() {
     let uid = world.cluster().metadata.uid.unwrap().replace('-', "");
     assert_ne!(uid, "uid1");
     assert_eq!(world.made(), ALL.map(|name| name.replace("uid1", &uid)));
-    let seed = world.server.get(&format!("{CORE}/secrets/hello-seed-{uid}")).unwrap();
+    let seed = world.server.get(&format!("{CORE}/secrets/hello-agent-{uid}")).unwrap();
     assert_ne!(seed["data"], former["data"]);
 }
 

@@ -99,7 +99,7 @@ impl GroupShape {
 pub enum Obstacle {
     /// An object of a planned name belongs to someone else. It is left alone.
     NameTaken {
-        /// Its kind: `JobSet`, `Secret`, `ConfigMap`, `NetworkPolicy`, `Service`.
+        /// Its kind: `JobSet`, `Secret`, `NetworkPolicy`, `Service`.
         kind: String,
         /// Its name.
         name: String,

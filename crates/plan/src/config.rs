@@ -1,6 +1,5 @@
-//! The agent's configuration and the ConfigMap that carries it.
+//! The agent's configuration.
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use quorate_api::ValidatedMiniCluster;
 use quorate_api::minicluster::{Flavor, MpiStart};
 use quorate_api::validate::{ValidatedJob, ValidatedNamedQueue, ValidatedProgram};
@@ -8,9 +7,7 @@ use quorate_contract::config::{
     self as contract, AgentConfig, Bootstrap, Cluster, Group, MpiFlavor, NamedQueue, Parallel,
     Program, Queue, Slots, VERSION,
 };
-use quorate_contract::paths::{CONFIG_KEY, STATE_DIR};
-
-use crate::{meta, names};
+use quorate_contract::paths::STATE_DIR;
 
 /// Stands for the UID of an object that nobody has stored or named yet.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
@@ -122,13 +119,5 @@ fn job(job: &ValidatedJob) -> contract::Job {
         env: job.env.clone(),
         working_dir: job.working_dir.clone(),
         after: job.after.clone(),
-    }
-}
-
-pub(crate) fn config_map(cluster: &ValidatedMiniCluster, config: &AgentConfig) -> ConfigMap {
-    ConfigMap {
-        metadata: meta::object(cluster, names::config_map(cluster)),
-        data: Some([(CONFIG_KEY.to_owned(), config.render())].into()),
-        ..ConfigMap::default()
     }
 }

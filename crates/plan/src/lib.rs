@@ -1,7 +1,7 @@
 //! From a validated MiniCluster to every object that it becomes.
 //!
 //! ```text
-//! ValidatedMiniCluster + Context + Seed --plan--> JobSet, Secret, ConfigMap, NetworkPolicy
+//! ValidatedMiniCluster + Context + Seed --plan--> JobSet, Secret, NetworkPolicy
 //! ```
 //!
 //! Owns: names, labels, and the content of each object. It is a total function of its input: no
@@ -24,7 +24,7 @@ mod rules;
 mod secret;
 mod stored;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use quorate_api::ValidatedMiniCluster;
 use quorate_api::jobset::JobSet;
@@ -58,13 +58,11 @@ pub struct Context {
 pub struct Plan {
     /// The pods.
     pub jobset: JobSet,
-    /// The seed of the brokers' keys.
+    /// The agent's configuration, and the seed of the brokers' keys.
     pub secret: Secret,
-    /// The agent's configuration.
-    pub config_map: ConfigMap,
     /// Who may reach the pods; `None` when the user wants none or it would have no effect.
     pub network_policy: Option<NetworkPolicy>,
-    /// The content of `config_map`, for players that need it as data.
+    /// The configuration in `secret`, for players that need it as data.
     pub config: AgentConfig,
 }
 
@@ -74,8 +72,7 @@ pub fn plan(cluster: &ValidatedMiniCluster, context: &Context, seed: &Seed) -> P
     config.queue.inside_only = !context.port_forward;
     Plan {
         jobset: jobset::jobset(cluster, context),
-        secret: secret::secret(cluster, seed),
-        config_map: config::config_map(cluster, &config),
+        secret: secret::secret(cluster, &config, seed),
         network_policy: network_policy::network_policy(cluster),
         config,
     }
@@ -91,8 +88,7 @@ impl Plan {
                 *value = "<redacted>".into();
             }
         }
-        let mut documents =
-            vec![secret, serde_json::to_value(&self.config_map).expect("objects are plain data")];
+        let mut documents = vec![secret];
         if let Some(policy) = &self.network_policy {
             documents.push(serde_json::to_value(policy).expect("objects are plain data"));
         }

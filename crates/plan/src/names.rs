@@ -8,28 +8,18 @@ pub fn jobset(cluster: &ValidatedMiniCluster) -> String {
     cluster.name.to_string()
 }
 
-/// The Secret with the seed.
+/// The Secret with the agent's configuration and the seed.
 pub fn secret(cluster: &ValidatedMiniCluster) -> String {
     secret_of(cluster.name.as_str(), cluster.uid.as_deref())
 }
 
 /// The same for a cluster's name and UID.
 pub fn secret_of(cluster: &str, uid: Option<&str>) -> String {
-    mounted(cluster, "seed", uid)
-}
-
-/// The ConfigMap with the agent's configuration.
-pub fn config_map(cluster: &ValidatedMiniCluster) -> String {
-    mounted(cluster.name.as_str(), "agent", cluster.uid.as_deref())
-}
-
-/// What pods mount has a part of the MiniCluster's UID in its name. A kubelet keeps immutable objects
-/// by name while any pod on its node refers to them, so the pods of a cluster made again under the
-/// same name would get the keys of the one before.
-fn mounted(cluster: &str, what: &str, uid: Option<&str>) -> String {
-    let Some(uid) = uid else { return format!("{cluster}-{what}") };
+    // A kubelet keeps immutable objects by name while any pod on its node refers to them, so the pods of a
+    // cluster made again under the same name would get the keys of the one before.
+    let Some(uid) = uid else { return format!("{cluster}-agent") };
     let part: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-    format!("{cluster}-{what}-{}", part.to_ascii_lowercase())
+    format!("{cluster}-agent-{}", part.to_ascii_lowercase())
 }
 
 /// The NetworkPolicy.
@@ -49,10 +39,8 @@ pub mod pod {
     pub const INSTALL: &str = "quorate-install";
     /// The volume of the agent's binary.
     pub const BIN: &str = "quorate-bin";
-    /// The volume of the configuration.
+    /// The volume of the configuration and the seed.
     pub const CONFIG: &str = "quorate-config";
-    /// The volume of the seed.
-    pub const SECRET: &str = "quorate-secret";
     /// The volume of the broker's run directory.
     pub const RUN: &str = "quorate-run";
     /// The volume of shared memory.

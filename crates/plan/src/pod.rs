@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, ExecAction,
-    ObjectFieldSelector, PodSpec, PodTemplateSpec, Probe, SecretVolumeSource, Toleration, Volume,
-    VolumeMount,
+    Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, ExecAction, ObjectFieldSelector,
+    PodSpec, PodTemplateSpec, Probe, SecretVolumeSource, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use quorate_api::ValidatedMiniCluster;
@@ -127,7 +126,6 @@ fn agent(main: &mut Container, group: &ValidatedGroup, shm: bool) {
     let mut mounts = vec![
         mount(name::BIN, paths::BIN_DIR, true),
         mount(name::CONFIG, paths::CONFIG_DIR, true),
-        mount(name::SECRET, paths::SECRET_DIR, true),
         mount(name::RUN, paths::RUN_DIR, false),
     ];
     if shm {
@@ -197,15 +195,6 @@ fn volumes(
         delivery::volume(context),
         Volume {
             name: name::CONFIG.to_owned(),
-            config_map: Some(ConfigMapVolumeSource {
-                name: names::config_map(cluster),
-                default_mode: Some(0o444),
-                ..ConfigMapVolumeSource::default()
-            }),
-            ..Volume::default()
-        },
-        Volume {
-            name: name::SECRET.to_owned(),
             secret: Some(SecretVolumeSource {
                 secret_name: Some(names::secret(cluster)),
                 // Readable by whatever user the image runs as: all of a pod is one trust domain.

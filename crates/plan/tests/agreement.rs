@@ -54,7 +54,7 @@ fn users_cannot_take_the_names_and_places_of_the_agents_volumes() {
         pod.volumes.iter().flatten().map(|volume| volume.name.clone()).collect()
     };
     let volumes = names(&pod);
-    assert_eq!(volumes.len(), 5);
+    assert_eq!(volumes.len(), 4);
     assert_eq!(names(&planned(Delivery::Image)), volumes);
     for name in volumes {
         let volume = json!({"name": name, "emptyDir": {}});
@@ -63,8 +63,7 @@ fn users_cannot_take_the_names_and_places_of_the_agents_volumes() {
     let install = &pod.init_containers.as_ref().unwrap()[0].name;
     let container = json!({"name": install, "image": "x"});
     assert!(refused(&json!({"template": {"spec": {"initContainers": [container]}}})));
-    for place in [paths::BIN_DIR, paths::CONFIG_DIR, paths::SECRET_DIR, paths::RUN_DIR, "/quorate"]
-    {
+    for place in [paths::BIN_DIR, paths::CONFIG_DIR, paths::RUN_DIR, "/quorate"] {
         let template = json!({"spec": {
             "volumes": [{"name": "mine", "emptyDir": {}}],
             "containers": [{"name": "main", "volumeMounts": [{"name": "mine", "mountPath": place}]}],

@@ -13,7 +13,7 @@ const PODS: u32 = 12_736;
 const ROUNDS: usize = 15;
 /// etcd takes 1.5 MiB a request, and so does the API server (etcd 3.6, `--max-request-bytes`).
 const REQUEST_LIMIT: usize = 1_572_864;
-/// What a ConfigMap or a Secret may hold (Kubernetes, `MaxSecretSize`).
+/// What a Secret may hold (Kubernetes, `MaxSecretSize`).
 const DATA_LIMIT: usize = 1_048_576;
 
 /// Measures it.
@@ -47,19 +47,18 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the largest object. Fails for data that no ConfigMap or Secret takes.
+/// Bytes of the largest object. Fails for data that no Secret takes.
 fn largest(plan: &Plan) -> Result<usize> {
-    let Plan { jobset, secret, config_map, network_policy, config: _ } = plan;
+    let Plan { jobset, secret, network_policy, config: _ } = plan;
     let objects = [
         serde_json::to_value(jobset),
         serde_json::to_value(secret),
-        serde_json::to_value(config_map),
         serde_json::to_value(network_policy),
     ];
     let mut largest = 0;
     for object in objects {
         let object: Value = object.context("render an object")?;
-        for values in [&object["data"], &object["binaryData"]] {
+        for values in [&object["data"], &object["stringData"]] {
             let size: usize = values.as_object().map_or(0, |data| {
                 data.iter().map(|(key, value)| key.len() + value.to_string().len()).sum()
             });

@@ -91,7 +91,7 @@ fn robbed_of_its_objects(lab: &Lab) {
     lab.minicluster(name, IMAGE);
     lab.state(name, "Ready");
     let uid = |kind: &str| lab.of(kind, name).first().map(|one| one["metadata"]["uid"].clone());
-    for kind in ["configmaps", "networkpolicies", "jobset"] {
+    for kind in ["networkpolicies", "jobset"] {
         let before = uid(kind).unwrap();
         let label = format!("quorate.dev/cluster={name}");
         lab.kubectl(&["delete", kind, "-l", &label, "--wait=false"]).unwrap();

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::thread;
 
 /// Kind, the cluster that wants its name, and what lies in the way.
-const FOREIGN: [(&str, &str, &str); 6] = [
+const FOREIGN: [(&str, &str, &str); 5] = [
     ("Service", "wants-service", "spec: {clusterIP: None, selector: {app: theirs}}"),
     (
         "JobSet",
@@ -19,7 +19,6 @@ const FOREIGN: [(&str, &str, &str); 6] = [
       {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'localhost/busybox:v1'}]}}}}}]}",
     ),
     ("Secret", "wants-secret", "stringData: {theirs: 'yes'}"),
-    ("ConfigMap", "wants-map", "data: {theirs: 'yes'}"),
     ("NetworkPolicy", "wants-policy", "spec: {podSelector: {matchLabels: {app: theirs}}}"),
     (
         "Job",
@@ -42,9 +41,6 @@ fn api_version(kind: &str) -> &'static str {
 fn wanted(kind: &str, cluster: &str, uid: &str) -> String {
     match kind {
         "Secret" => quorate_plan::names::secret_of(cluster, Some(uid)),
-        "ConfigMap" => {
-            quorate_plan::names::secret_of(cluster, Some(uid)).replace("-seed-", "-agent-")
-        }
         "Job" => format!("{cluster}-launcher-0"),
         _ => cluster.to_owned(),
     }

@@ -27,7 +27,7 @@ fn a_name_that_is_deleted_and_made_again_twenty_times_ends_as_the_last_one() {
     let object = place.state("again", "Ready");
     assert_eq!(object["status"]["attempt"], 0, "{object}");
     let uid = &object["metadata"]["uid"];
-    let kinds = ["secrets", "configmaps", "networkpolicies", "jobsets"];
+    let kinds = ["secrets", "networkpolicies", "jobsets"];
     let ours = || {
         kinds.map(|kind| {
             let found = place.all(kind);

@@ -5,7 +5,7 @@
 //! | suspends the JobSet while `spec.suspend` says nothing | tells it, and leaves it so |
 //! | suspends it against `spec.suspend: false` | resumes it, once for each time |
 //! | changes labels and annotations | nothing; the label that watches go by is put back |
-//! | deletes the ConfigMap or the NetworkPolicy | makes it again |
+//! | deletes the NetworkPolicy | makes it again |
 //! | deletes the Secret | nothing while the cluster runs: another seed would divide it |
 //! | deletes the JobSet | makes the cluster again, from its first attempt |
 
@@ -80,16 +80,13 @@ fn what_others_change_is_answered_once_and_never_fought_over() {
 
     // Deletion.
     let secret = uid("secrets", &name_of(&place, "secrets", "quiet"));
-    for kind in ["configmaps", "networkpolicies"] {
-        let name = name_of(&place, kind, "quiet");
-        let before = uid(kind, &name);
-        place.kubectl(&["delete", kind, &name]).unwrap();
-        place.eventually(
-            "it is made again",
-            || uid(kind, &name),
-            |uid| !uid.is_null() && *uid != before,
-        );
-    }
+    let policy = uid("networkpolicy", "quiet");
+    place.kubectl(&["delete", "networkpolicy", "quiet"]).unwrap();
+    place.eventually(
+        "it is made again",
+        || uid("networkpolicy", "quiet"),
+        |uid| !uid.is_null() && *uid != policy,
+    );
     let name = name_of(&place, "secrets", "quiet");
     place.kubectl(&["delete", "secret", &name]).unwrap();
     assert_eq!(writes_meanwhile(&controller, WATCHED), [""; 0]);

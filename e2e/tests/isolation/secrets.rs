@@ -1,6 +1,6 @@
 //! Key material is in the Secret, in the files that pods mount of it, and nowhere else.
 
-use crate::{DOMAIN, LAB, launcher, name_of, objects, state};
+use crate::{LAB, launcher, name_of, objects, state};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use quorate_contract::keys::{Holder, Keyring, Seed};
@@ -116,7 +116,8 @@ fn key_material_is_in_no_log_event_object_environment_argument_or_status() {
         wanted.map(|(_, text)| String::from_utf8_lossy(text).into_owned()).collect()
     };
     // What is searched is what it is taken for.
-    assert!(text("objects").contains(DOMAIN) || text("objects").contains("agent.json"));
+    let scanned_pod = name_of(&pod);
+    assert!(text("objects").contains(scanned_pod));
     assert!(text(&format!("log of {NAMESPACE}/{failing}")).contains("fails"));
     assert!(text("log of quorate-system/").contains("caches filled"));
     let processes = text("processes of n");

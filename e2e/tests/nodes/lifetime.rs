@@ -19,8 +19,8 @@ fn a_time_limit_is_final_although_there_are_restarts_left() {
     LAB.eventually("its time is over", || LAB.get("minicluster", cluster).is_none(), |gone| *gone);
 }
 
-fn left(cluster: &str) -> [usize; 6] {
-    ["jobsets", "jobs", "pods", "secrets", "configmaps", "networkpolicies"]
+fn left(cluster: &str) -> [usize; 5] {
+    ["jobsets", "jobs", "pods", "secrets", "networkpolicies"]
         .map(|kind| LAB.of(kind, cluster).len())
 }
 

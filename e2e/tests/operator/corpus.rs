@@ -160,7 +160,6 @@ fn every_planned_object_is_taken_whole_by_the_real_api_server() {
         let mut objects = vec![
             serde_json::to_value(&planned.jobset).unwrap(),
             serde_json::to_value(&planned.secret).unwrap(),
-            serde_json::to_value(&planned.config_map).unwrap(),
         ];
         objects.extend(policy);
         for object in &mut objects {

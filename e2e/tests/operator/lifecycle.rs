@@ -40,7 +40,7 @@ fn a_deleted_cluster_leaves_nothing_and_its_name_can_be_used_at_once() {
     let second = LAB.until(name, "ready a second time", |object| {
         object["metadata"]["uid"] != first && object["status"]["state"] == "Ready"
     });
-    for kind in ["jobsets", "secrets", "configmaps", "networkpolicies"] {
+    for kind in ["jobsets", "secrets", "networkpolicies"] {
         for object in LAB.of(kind, name) {
             let owner = &object["metadata"]["ownerReferences"][0]["uid"];
             assert_eq!(*owner, second["metadata"]["uid"], "{kind}");
@@ -48,7 +48,7 @@ fn a_deleted_cluster_leaves_nothing_and_its_name_can_be_used_at_once() {
     }
     LAB.kubectl(&["delete", "mc", name]).unwrap();
     let left = || {
-        ["jobsets", "jobs", "pods", "secrets", "configmaps", "networkpolicies"]
+        ["jobsets", "jobs", "pods", "secrets", "networkpolicies"]
             .map(|kind| LAB.of(kind, name).len())
     };
     LAB.eventually("nothing is left", left, |left| left.iter().all(|count| *count == 0));

@@ -114,7 +114,7 @@ fn a_living_cluster_answers_all_questions_in_text_and_in_json() {
     let gone = quorate(&["delete", name]);
     assert_eq!((gone.code, gone.out.as_str(), gone.err.as_str()), (0, "", "tools deleted\n"));
     assert!(!exists(name));
-    for kind in ["jobsets", "jobs", "pods", "secrets", "configmaps", "networkpolicies"] {
+    for kind in ["jobsets", "jobs", "pods", "secrets", "networkpolicies"] {
         let selector = format!("{}={name}", quorate_plan::labels::CLUSTER);
         let ask =
             || LAB.kubectl(&["-n", SPACE, "get", kind, "-l", &selector, "-o", "name"]).unwrap();

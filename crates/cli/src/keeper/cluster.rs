@@ -56,7 +56,7 @@ impl Keeper {
         };
         let objects = &self.input.objects;
         let config =
-            objects.config_maps.iter().find_map(|m| m.data.as_ref()?.get(paths::CONFIG_KEY));
+            objects.secrets.iter().find_map(|s| s.string_data.as_ref()?.get(paths::CONFIG_KEY));
         let seed = objects.secrets.iter().find_map(|s| s.data.as_ref()?.get(paths::SEED_KEY));
         private(paths::CONFIG_KEY, config.map(String::as_bytes).unwrap_or_default())?;
         private(paths::SEED_KEY, seed.map(|s| s.0.as_slice()).unwrap_or_default())?;

@@ -1,5 +1,5 @@
 //! The environment of a container: the caller's variables, then the container's own, with values
-//! from the downward API and from planned ConfigMaps and Secrets.
+//! from the downward API and from planned Secrets.
 
 use super::volumes::{TEMPORARY_DIR, TEMPORARY_VARIABLE, has_own_temporary};
 use super::{Build, COMPLETION_INDEX, HOST_NAME, PodError};
@@ -32,10 +32,7 @@ impl Build<'_> {
         for source in container.env_from.iter().flatten() {
             let prefix = source.prefix.as_deref().unwrap_or_default();
             if let Some(r) = &source.config_map_ref {
-                let data = self.config_data(&r.name).map_err(|why| self.variable(prefix, why));
-                for (key, bytes) in optional(data, r.optional)? {
-                    set(&format!("{prefix}{key}"), text(&bytes));
-                }
+                absent(&r.name, r.optional).map_err(|why| self.variable(prefix, why))?;
             }
             if let Some(r) = &source.secret_ref {
                 let data = self.secret_data(&r.name).map_err(|why| self.variable(prefix, why));
@@ -69,8 +66,7 @@ impl Build<'_> {
             return self.field(&field.field_path).map(Some).map_err(failed);
         }
         if let Some(key) = &from.config_map_key_ref {
-            let found = self.config_data(&key.name).and_then(|data| pick(&data, &key.key));
-            return optional_value(found, key.optional).map_err(failed);
+            return absent(&key.name, key.optional).map(|()| None).map_err(failed);
         }
         if let Some(key) = &from.secret_key_ref {
             let found = self.secret_data(&key.name).and_then(|data| pick(&data, &key.key));
@@ -131,18 +127,6 @@ impl Build<'_> {
         annotations
     }
 
-    pub(super) fn config_data(&self, name: &str) -> Result<BTreeMap<String, Vec<u8>>, String> {
-        let map = self
-            .objects
-            .config_maps
-            .iter()
-            .find(|map| map.metadata.name.as_deref() == Some(name))
-            .ok_or_else(|| format!("ConfigMap {name} exists in a Kubernetes cluster only"))?;
-        let plain = map.data.iter().flatten().map(|(k, v)| (k.clone(), v.clone().into_bytes()));
-        let binary = map.binary_data.iter().flatten().map(|(k, v)| (k.clone(), v.0.clone()));
-        Ok(plain.chain(binary).collect())
-    }
-
     pub(super) fn secret_data(&self, name: &str) -> Result<BTreeMap<String, Vec<u8>>, String> {
         let secret = self
             .objects
@@ -154,6 +138,15 @@ impl Build<'_> {
         let plain =
             secret.string_data.iter().flatten().map(|(k, v)| (k.clone(), v.clone().into_bytes()));
         Ok(binary.chain(plain).collect())
+    }
+}
+
+/// No ConfigMap is planned: what a template refers to are the user's own, in a cluster. One that is optional
+/// has nothing in it here.
+pub(super) fn absent(config_map: &str, optional: Option<bool>) -> Result<(), String> {
+    match optional {
+        Some(true) => Ok(()),
+        _ => Err(format!("ConfigMap {config_map} exists in a Kubernetes cluster only")),
     }
 }
 

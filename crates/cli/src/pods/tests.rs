@@ -30,13 +30,11 @@ fn objects(change: &dyn Fn(&mut Value)) -> LocalObjects {
     change(&mut jobset);
     LocalObjects {
         jobset: serde_json::from_value(jobset).unwrap(),
-        config_maps: vec![
+        secrets: vec![
             serde_json::from_value(
-                json!({"metadata": {"name": "conf"}, "data": {"a": "1", "b": "2"}}),
+                json!({"metadata": {"name": "conf"}, "stringData": {"a": "1", "b": "2"}}),
             )
             .unwrap(),
-        ],
-        secrets: vec![
             serde_json::from_value(json!({"metadata": {"name": "sec"}, "data": {"seed": "AAEC"}}))
                 .unwrap(),
         ],
@@ -101,8 +99,9 @@ fn downward_values_and_references_fill_the_environment() {
     let pod = pod(&|p| {
         p["containers"][1]["resources"] = json!({"limits": {"cpu": "4"}});
         p["containers"][1]["envFrom"] = json!([
-            {"configMapRef": {"name": "conf"}, "prefix": "C_"},
+            {"secretRef": {"name": "conf"}, "prefix": "C_"},
             {"secretRef": {"name": "absent", "optional": true}},
+            {"configMapRef": {"name": "absent", "optional": true}},
         ]);
         p["containers"][1]["env"] = json!([
             {"name": "POD", "valueFrom": field("metadata.name")},
@@ -114,9 +113,9 @@ fn downward_values_and_references_fill_the_environment() {
             {"name": "NOTE", "valueFrom": field("metadata.annotations['note']")},
             {"name": "ATTEMPT",
              "valueFrom": field("metadata.labels['jobset.sigs.k8s.io/restart-attempt']")},
-            {"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "b"}}},
+            {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "conf", "key": "b"}}},
             {"name": "NONE",
-             "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "z", "optional": true}}},
+             "valueFrom": {"configMapKeyRef": {"name": "absent", "key": "z", "optional": true}}},
             {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
             {"name": "BOTH", "value": "$(POD)/$(TEAM) $$(POD) $(NOBODY) $"},
             {"name": "PATH", "value": "/x:$(PATH)"},
@@ -150,7 +149,7 @@ fn volumes_become_mounts_and_the_agent_is_bound() {
     let pod = pod(&|p| {
         p["volumes"] = json!([
             {"name": "bin", "emptyDir": {}},
-            {"name": "conf", "configMap": {"name": "conf", "defaultMode": 0o444}},
+            {"name": "conf", "secret": {"secretName": "conf", "defaultMode": 0o444}},
             {"name": "sec", "secret": {"secretName": "sec",
                 "items": [{"key": "seed", "path": "deep/seed", "mode": 0o400}]}},
             {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
@@ -164,7 +163,7 @@ fn volumes_become_mounts_and_the_agent_is_bound() {
             {"name": "data", "mountPath": "/a"},
             {"name": "bin", "mountPath": paths::BIN_DIR, "readOnly": true},
             {"name": "conf", "mountPath": "/quorate/config", "readOnly": true},
-            {"name": "sec", "mountPath": "/quorate/secret"},
+            {"name": "sec", "mountPath": "/seed"},
             {"name": "run", "mountPath": "/quorate/run"},
             {"name": "info", "mountPath": "/info"},
         ]);
@@ -182,7 +181,7 @@ fn volumes_become_mounts_and_the_agent_is_bound() {
     };
     assert_eq!((files("/quorate/config").len(), files("/quorate/config")[0].mode), (2, 0o444));
     assert!(at("/quorate/config").read_only && !at("/a").read_only);
-    let seed = &files("/quorate/secret")[0];
+    let seed = &files("/seed")[0];
     assert_eq!((seed.path.as_path(), seed.mode), (Path::new("deep/seed"), 0o400));
     assert_eq!(seed.bytes, [0, 1, 2]);
     assert_eq!(files("/info")[0].bytes, b"a");

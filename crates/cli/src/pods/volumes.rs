@@ -1,6 +1,6 @@
 //! The volumes of a container: what is mounted where, as far as one machine has it.
 
-use super::environment::optional;
+use super::environment::{absent, optional};
 use super::{Build, PodError};
 use crate::sandbox::{FileEntry, PodMount, Source};
 use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, KeyToPath, Volume};
@@ -102,8 +102,7 @@ impl Build<'_> {
             };
         }
         if let Some(map) = &volume.config_map {
-            let data = optional(self.config_data(&map.name), map.optional)?;
-            return files(data, map.items.as_deref(), map.default_mode).map(Source::Files);
+            return absent(&map.name, map.optional).map(|()| Source::Files(Vec::new()));
         }
         if let Some(secret) = &volume.secret {
             let name = secret.secret_name.as_deref().unwrap_or_default();
@@ -119,8 +118,7 @@ impl Build<'_> {
             let mut all = Vec::new();
             for source in projected.sources.iter().flatten() {
                 if let Some(map) = &source.config_map {
-                    let data = optional(self.config_data(&map.name), map.optional)?;
-                    all.extend(files(data, map.items.as_deref(), projected.default_mode)?);
+                    absent(&map.name, map.optional)?;
                 } else if let Some(secret) = &source.secret {
                     let data = optional(self.secret_data(&secret.name), secret.optional)?;
                     all.extend(files(data, secret.items.as_deref(), projected.default_mode)?);

@@ -66,7 +66,6 @@ pub(super) fn run(args: &RunArgs, loudness: Loudness) -> anyhow::Result<i32> {
     let player = Player::new(plan.jobset.spec.clone())?;
     let objects = LocalObjects {
         jobset: plan.jobset,
-        config_maps: vec![plan.config_map],
         secrets: vec![plan.secret],
         node: node_name(),
         environment: environment(loudness),

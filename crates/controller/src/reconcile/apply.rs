@@ -53,7 +53,7 @@ pub async fn apply(
                 applied.created = create::find(context, key, cluster).await?;
                 Vec::new()
             }
-            Action::Restore(kept) => create::again(context, cluster, *kept).await?,
+            Action::RestorePolicy => create::policy_again(context, cluster).await?,
             Action::Suspend { uid, suspend } => {
                 let patch = json!({"metadata": {"uid": uid}, "spec": {"suspend": suspend}});
                 patch_object::<JobSet>(context, key, &key.name, &patch).await?

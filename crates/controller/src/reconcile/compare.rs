@@ -29,8 +29,6 @@ const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 pub struct Seen {
     /// All that its status is made of.
     pub observed: Observed,
-    /// Whether its ConfigMap is there.
-    pub config_map: bool,
     /// Whether its NetworkPolicy is there.
     pub network_policy: bool,
     /// Seconds after which a broker without rank 0 has left.
@@ -44,8 +42,8 @@ pub enum Action {
     Create,
     /// Look for the JobSet by its name: there are Jobs or pods of one that no watch has shown.
     Find,
-    /// Make again what was deleted of a living cluster.
-    Restore(Kept),
+    /// Make the NetworkPolicy of a living cluster again that was deleted.
+    RestorePolicy,
     /// Suspend or resume the JobSet of this UID.
     Suspend {
         /// The JobSet's UID.
@@ -115,15 +113,6 @@ pub enum Action {
     },
     /// Delete the MiniCluster: its time after the end is over.
     DeleteCluster,
-}
-
-/// An object that is made again when it is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// The agent's configuration.
-    ConfigMap,
-    /// Who may reach the pods.
-    NetworkPolicy,
 }
 
 /// What a comparison comes to.
@@ -234,11 +223,8 @@ fn begin(observed: &Observed, decision: &mut Decision) {
 
 /// What has to be there as long as pods may start.
 fn keep(wanted: &Wanted, seen: &Seen, decision: &mut Decision) {
-    if !seen.config_map {
-        decision.act(Action::Restore(Kept::ConfigMap));
-    }
     if wanted.network_policy.is_some() && !seen.network_policy {
-        decision.act(Action::Restore(Kept::NetworkPolicy));
+        decision.act(Action::RestorePolicy);
     }
 }
 

@@ -56,10 +56,5 @@ pub fn fetch(
         live: context.launchers.as_ref().and_then(|launchers| launchers.heard(key)),
         ..Observed::default()
     };
-    Seen {
-        observed,
-        config_map: own(caches.config_maps.of(key)),
-        network_policy: own(caches.network_policies.of(key)),
-        orphan_timeout,
-    }
+    Seen { observed, network_policy: own(caches.network_policies.of(key)), orphan_timeout }
 }

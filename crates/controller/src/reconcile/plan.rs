@@ -25,8 +25,6 @@ pub struct Wanted {
     pub ttl_seconds: Option<u32>,
     /// Seconds that the whole run may take.
     pub active_deadline_seconds: Option<u32>,
-    /// The name of the ConfigMap.
-    pub config_map: String,
     /// The name of the NetworkPolicy, where one is wanted.
     pub network_policy: Option<String>,
     /// What validation has to say although the object works.
@@ -44,7 +42,6 @@ impl Wanted {
             queue_notes: quorate_plan::queue_notes(cluster),
             ttl_seconds: cluster.ttl_seconds_after_finished,
             active_deadline_seconds: cluster.active_deadline_seconds,
-            config_map: names::config_map(cluster),
             // The same condition as the plan's own.
             network_policy: (cluster.network_policy && !cluster.port_per_rank())
                 .then(|| names::network_policy(cluster)),

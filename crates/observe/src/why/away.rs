@@ -48,11 +48,11 @@ fn by_spec(scene: &Scene<'_>) -> Found {
     Found::new(Cause::SuspendedBySpec, message).advise("set spec.suspend to false")
 }
 
-/// JobSet and Workload travel; the Secret and the ConfigMap that the pods need do not.
+/// JobSet and Workload travel; the Secret that the pods need does not.
 fn multikueue(queue: &str) -> Found {
     let message = format!(
-        "queue {queue} hands JobSets to other clusters by MultiKueue, where the Secret and the \
-         ConfigMap of this one are not: a MiniCluster cannot run there"
+        "queue {queue} hands JobSets to other clusters by MultiKueue, where the Secret of this \
+         one is not: a MiniCluster cannot run there"
     );
     Found::new(Cause::JobSetSilent, message)
         .advise("take a LocalQueue whose ClusterQueue has no MultiKueue admission check")

@@ -161,12 +161,12 @@ fn each_rule_is_noticed() {
         (
             format!("{pod}/containers/0/volumeMounts/0/mountPath"),
             json!("/quorate/run"),
-            at(&format!("{pod}/containers")) + "[0].volumeMounts[3].mountPath",
+            at(&format!("{pod}/containers")) + "[0].volumeMounts[2].mountPath",
         ),
         (
             format!("{pod}/volumes/0/name"),
             json!("quorate-run"),
-            at(&format!("{pod}/volumes")) + "[3].name",
+            at(&format!("{pod}/volumes")) + "[2].name",
         ),
         ("/replicatedJobs".into(), json!([]), "spec.replicatedJobs".into()),
     ];

@@ -116,7 +116,7 @@ fn what_quotas_and_policies_refuse_is_explained_in_their_words() {
             .healed(|| raise("why-few-jobs", "jobs", "count/jobs.batch"), "Ready"),
         Case::new("why-secrets", two.clone(), "QuotaExceeded")
             .within("why-no-secrets")
-            .says(&["the Secret why-secrets-seed-", "is refused: the ResourceQuota secrets leaves no room"])
+            .says(&["the Secret why-secrets-agent-", "is refused: the ResourceQuota secrets leaves no room"])
             .healed(|| raise("why-no-secrets", "secrets", "count/secrets"), "Ready"),
         Case::new("why-privileged", format!("{two}\n{privileged}"), "PodsRefused")
             .within("why-restricted")

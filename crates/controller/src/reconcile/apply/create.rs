@@ -1,10 +1,9 @@
 //! Makes the objects of a cluster.
 //!
-//! Order: Secret, ConfigMap and NetworkPolicy at once, then the JobSet. The first two are mounted by
-//! every pod, and a kubelet that misses them tries again with growing waits; the policy must stand
-//! before a broker listens. The JobSet comes last, so a cluster that has one has everything: a
-//! controller that dies in between leaves no JobSet behind, and the next one begins anew, finding what is
-//! there already to be its own.
+//! Order: Secret and NetworkPolicy at once, then the JobSet. The first is mounted by every pod, and a kubelet
+//! that misses it tries again with growing waits; the policy must stand before a broker listens. The JobSet
+//! comes last, so a cluster that has one has everything: a controller that dies in between leaves no JobSet
+//! behind, and the next one begins anew, finding what is there already to be its own.
 //!
 //! Objects are created, never applied or replaced. One that is there is looked at: ours is kept as it is
 //! (the Secret keeps its seed), one of a former cluster of the same name is waited for until the garbage
@@ -29,7 +28,6 @@ use zeroize::Zeroizing;
 
 use super::{ApplyError, Verdict, api, judge, kind};
 use crate::context::{Context, FIELD_MANAGER};
-use crate::reconcile::compare::Kept;
 use crate::reconcile::validate::validated;
 use crate::watch::{Cache, Key, Owner, place};
 
@@ -56,7 +54,7 @@ pub(super) async fn everything(
     cluster: &MiniCluster,
 ) -> Result<Vec<Obstacle>, ApplyError> {
     let Some(plan) = planned(context, cluster)? else { return Ok(Vec::new()) };
-    let Plan { jobset, secret, config_map, network_policy, config } = plan;
+    let Plan { jobset, secret, network_policy, config } = plan;
     let uid = cluster.uid().unwrap_or_default();
     let policy = async {
         match &network_policy {
@@ -64,18 +62,16 @@ pub(super) async fn everything(
             None => Ok(None),
         }
     };
-    let (secret, made_map, made_policy, service) = tokio::try_join!(
+    let (secret, made_policy, service) = tokio::try_join!(
         post(context, &uid, &secret),
-        post(context, &uid, &config_map),
         policy,
         service(context, key, &config.cluster.subdomain),
     )?;
-    // Each kind has a watch of its own, and one of them may be later than that of JobSets.
+    // It has a watch of its own, which may be later than that of JobSets.
     let caches = &context.caches;
     let policy = made_policy.zip(network_policy.as_ref());
     let mut obstacles: Vec<Obstacle> = [
         secret.obstacle(),
-        made_map.known(&caches.config_maps, &config_map.metadata, &uid),
         policy.and_then(|(made, planned)| {
             made.known(&caches.network_policies, &planned.metadata, &uid)
         }),
@@ -200,28 +196,18 @@ fn leftover<K: Resource<DynamicType = ()>>(object: &K) -> ApplyError {
     ApplyError::Leftover { kind: kind::<K>(), name: object.name_any() }
 }
 
-/// Makes one object again that was deleted. Not the Secret: it is not watched, and a new seed would
-/// divide a running cluster.
-pub(super) async fn again(
+/// Makes the NetworkPolicy again that was deleted. The Secret is not watched, which would need the right to
+/// read every Secret, and a new seed would divide a running cluster.
+pub(super) async fn policy_again(
     context: &Context,
     cluster: &MiniCluster,
-    kept: Kept,
 ) -> Result<Vec<Obstacle>, ApplyError> {
-    let Some(plan) = planned(context, cluster)? else { return Ok(Vec::new()) };
+    let policy = planned(context, cluster)?.and_then(|plan| plan.network_policy);
+    let Some(policy) = policy else { return Ok(Vec::new()) };
     let uid = cluster.uid().unwrap_or_default();
-    let caches = &context.caches;
-    let obstacle = match (kept, &plan.network_policy) {
-        (Kept::ConfigMap, _) => {
-            let made = post(context, &uid, &plan.config_map).await?;
-            made.known(&caches.config_maps, &plan.config_map.metadata, &uid)
-        }
-        (Kept::NetworkPolicy, Some(policy)) => {
-            let made = post(context, &uid, policy).await?;
-            made.known(&caches.network_policies, &policy.metadata, &uid)
-        }
-        (Kept::NetworkPolicy, None) => None,
-    };
-    Ok(obstacle.into_iter().collect())
+    let made = post(context, &uid, &policy).await?;
+    let known = made.known(&context.caches.network_policies, &policy.metadata, &uid);
+    Ok(known.into_iter().collect())
 }
 
 /// The whole plan; nothing for an object that is not valid.

@@ -32,7 +32,6 @@ fn wanted(workers: u32) -> Wanted {
     Wanted {
         shape: Arc::new(Shape { size: 1 + workers, groups, ..Shape::default() }),
         identity: "v1-0000000000000001 image=1".into(),
-        config_map: "hello-agent".into(),
         network_policy: Some("hello".into()),
         ..Wanted::default()
     }
@@ -95,7 +94,6 @@ fn seen() -> Seen {
             jobs: vec![Arc::new(job("launcher", 1)), Arc::new(job("worker", 3))],
             ..Observed::default()
         },
-        config_map: true,
         network_policy: true,
         orphan_timeout: 15,
     }
@@ -438,14 +436,13 @@ fn a_change_that_a_jobset_cannot_take_is_told_and_nothing_else_is_changed() {
 }
 
 #[test]
-fn what_was_deleted_of_a_living_cluster_is_made_again() {
-    let missing = with(|seen| (seen.config_map, seen.network_policy) = (false, false));
-    let both = [Action::Restore(Kept::ConfigMap), Action::Restore(Kept::NetworkPolicy)];
-    assert_eq!(actions(&wanted(3), &missing), both);
+fn a_policy_that_was_deleted_of_a_living_cluster_is_made_again() {
+    let missing = with(|seen| seen.network_policy = false);
+    assert_eq!(actions(&wanted(3), &missing), [Action::RestorePolicy]);
     let unwanted = Wanted { network_policy: None, ..wanted(3) };
-    assert_eq!(actions(&unwanted, &missing), both[..1]);
+    assert_eq!(actions(&unwanted, &missing), []);
     let over = with_jobset(|jobset| jobset.failed = holds());
-    let over = Seen { config_map: false, ..over };
+    let over = Seen { network_policy: false, ..over };
     assert_eq!(actions(&wanted(3), &over), []);
 }
 
