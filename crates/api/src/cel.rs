@@ -2,6 +2,10 @@
 //! Ranges and patterns are in the schema itself. Messages name what is wrong and the way out;
 //! [`figures`] are in those that have something to count.
 //!
+//! The API server makes the schema of all fields of an object anew for each field that a rule finds there
+//! (Kubernetes 1.36, `cel/model.Structural.Properties`), which is most of what a rule costs it. So each asks
+//! first for a field that few objects have.
+//!
 //! What these cannot see, such as two overlays that only together break a rule, is refused by
 //! `crate::validate` with the condition `Accepted` = False.
 
@@ -43,7 +47,7 @@ pub(crate) fn growth() -> Rule {
 
 pub(crate) fn groups_fill_size() -> Rule {
     Rule::new(
-        "!has(self.size) || !has(self.groups) || self.groups.size() == 0 || \
+        "!has(self.groups) || !has(self.size) || self.groups.size() == 0 || \
          self.size == 1 + self.groups.map(g, g.size).sum()",
     )
     .message("size is not 1 launcher + the sizes of groups: leave size out, or set it to the sum")
@@ -51,7 +55,8 @@ pub(crate) fn groups_fill_size() -> Rule {
 }
 
 pub(crate) fn groups_fit() -> Rule {
-    Rule::new(format!("{SIZE} <= {MAX_SIZE}"))
+    // Without groups it is `size`, whose own bound says so.
+    Rule::new(format!("!has(self.groups) || {SIZE} <= {MAX_SIZE}"))
         .message("the groups have more than 100000 pods together: make them smaller")
         .field_path(".groups")
 }
@@ -79,7 +84,7 @@ fn beside(field: &str) -> String {
 
 /// `spec.command` beside a program in a field of `spec.program`.
 pub(crate) fn command_or(field: &str) -> Rule {
-    Rule::new(format!("!{COMMAND} || !{}", in_program(field)))
+    Rule::new(format!("!{} || !{COMMAND}", in_program(field)))
         .message(beside(field).as_str())
         .field_path(".command")
 }
@@ -88,7 +93,7 @@ pub(crate) fn command_or(field: &str) -> Rule {
 /// of a list.
 fn alone(program: &str, path: &str) -> Rule {
     Rule::new(format!(
-        "!{program} || !has(self.template) || !has(self.template.spec) || \
+        "!has(self.template) || !{program} || !has(self.template.spec) || \
          !has(self.template.spec.containers) || \
          self.template.spec.containers.all(c, c.name != 'main' || !has(c.command))"
     ))
@@ -178,18 +183,10 @@ pub(crate) fn tasks_have_slots() -> Rule {
 }
 
 pub(crate) fn host_ports() -> Rule {
-    let host = |template: &str| {
-        format!(
-            "(has({template}.spec) && has({template}.spec.hostNetwork) && {template}.spec.hostNetwork)"
-        )
-    };
-    let base = host("self.template");
-    let launcher = host("self.launcher.template");
-    let group = host("g.template");
+    let host = |owner: &str| format!("{owner}.?template.?spec.?hostNetwork.orValue(false)");
+    let (base, launcher, group) = (host("self"), host("self.?launcher"), host("g"));
     Rule::new(format!(
-        "!((has(self.template) && {base}) || \
-         (has(self.launcher) && has(self.launcher.template) && {launcher}) || \
-         (has(self.groups) && self.groups.exists(g, has(g.template) && {group}))) || \
+        "!({base} || {launcher} || (has(self.groups) && self.groups.exists(g, {group}))) || \
          self.bootstrap.port + {MAX} <= 65536"
     ))
     .message(
@@ -201,9 +198,8 @@ pub(crate) fn host_ports() -> Rule {
 
 pub(crate) fn replace() -> Rule {
     Rule::new(
-        "!has(self.failurePolicy) || !has(self.failurePolicy.onWorkerLost) || \
-         self.failurePolicy.onWorkerLost != 'Replace' || !has(self.program) || \
-         !has(self.program.parallel)",
+        "!has(self.program) || !has(self.program.parallel) || !has(self.failurePolicy) || \
+         !has(self.failurePolicy.onWorkerLost) || self.failurePolicy.onWorkerLost != 'Replace'",
     )
     .message("a parallel program cannot go on without a rank: set onWorkerLost to Restart or Fail")
     .field_path(".failurePolicy.onWorkerLost")
@@ -265,19 +261,18 @@ pub(crate) fn topology_says_something() -> Rule {
 }
 
 pub(crate) fn image() -> Rule {
-    let image = |template: &str| {
+    // The API server knows no bound of a list behind `orValue`.
+    let image = |owner: &str| {
+        let containers = "template.?spec.?containers.hasValue()";
+        let owned = owner.replace(".?", ".");
         format!(
-            "has({template}.spec) && has({template}.spec.containers) && \
-             {template}.spec.containers.exists(c, has(c.image))"
+            "({owner}.?{containers} && {owned}.template.spec.containers.exists(c, has(c.image)))"
         )
     };
-    let base = image("self.template");
-    let launcher = image("self.launcher.template");
-    let group = image("g.template");
+    let (base, launcher, group) = (image("self"), image("self.?launcher"), image("g"));
     Rule::new(format!(
-        "has(self.image) || (has(self.template) && {base}) || \
-         ((has(self.launcher) && has(self.launcher.template) && {launcher}) && \
-         (!has(self.groups) || self.groups.all(g, has(g.template) && {group})))"
+        "has(self.image) || {base} || \
+         ({launcher} && (!has(self.groups) || self.groups.all(g, {group})))"
     ))
     .message("missing: name the image that has your program; none of ours is needed in it")
     .field_path(".image")
@@ -313,7 +308,10 @@ fn budget_overrun() -> String {
 
 /// On the whole object: names of pods have 63 characters at most (`crate::names`).
 pub(crate) fn name_budget() -> Rule {
-    Rule::new(format!("{} <= 0", budget_overrun())).message(
+    let (own, overrun) = ("size(self.metadata.name)", budget_overrun());
+    // Without groups the largest cluster adds `-worker-0-` and the digits of its largest index.
+    let most = BUDGET - 7 - 5;
+    Rule::new(format!("(!has(self.spec.groups) && {own} <= {most}) || {overrun} <= 0")).message(
         "metadata.name is too long: names of pods, made of it, the group and the largest index, \
              have 63 characters at most; shorten the name or the group",
     )
