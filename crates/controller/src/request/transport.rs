@@ -7,6 +7,7 @@
 //! write under way. The same bound finds watches whose other end is gone.
 
 use super::ApiLayer;
+use super::protobuf::ProtobufLayer;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -31,7 +32,8 @@ pub fn client(config: &Config, layer: &ApiLayer, grace: Duration) -> Result<Clie
         // It has connections of its own, or none: the error says so.
         let mut config = config.clone();
         config.default_retry = false;
-        return Ok(ClientBuilder::try_from(config)?.with_layer(layer).build());
+        let builder = ClientBuilder::try_from(config)?;
+        return Ok(builder.with_layer(&ProtobufLayer).with_layer(layer).build());
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -47,5 +49,6 @@ pub fn client(config: &Config, layer: &ApiLayer, grace: Duration) -> Result<Clie
     let http = config.extra_headers_layer()?.layer(http);
     let http = option_layer(config.auth_layer()?).layer(http);
     let http = config.base_uri_layer().layer(http);
-    Ok(ClientBuilder::new(http, config.default_namespace.clone()).with_layer(layer).build())
+    let builder = ClientBuilder::new(http, config.default_namespace.clone());
+    Ok(builder.with_layer(&ProtobufLayer).with_layer(layer).build())
 }
