@@ -115,9 +115,10 @@ fn trouble(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<EventDraf
 /// people read in a table a little later, so that a cluster of many pods costs few writes.
 ///
 /// `starting` is the number of clusters that are on their way to their quorum. The more there are, the
-/// more the pods of all of them need the API server, and the later it is told how far each one is.
+/// more the pods of all of them need the API server, and the later it is told how far each one is. What
+/// is wrong with one of them by itself is told as if it were alone.
 pub fn pace(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus, starting: usize) -> Pace {
-    let progress = progress(starting);
+    let progress = if own_trouble(new) { PROGRESS } else { progress(starting) };
     let quorate = |status| reading(status, conditions::QUORATE).is_some_and(|q| q.status == "True");
     let gathers = quorate(new) && new.online < new.size && progress > PROGRESS;
     let Some(old) = old else {
@@ -173,6 +174,25 @@ pub fn patience(starting: usize) -> Duration {
     GATHERED_OF_EACH.saturating_mul(others).min(LONGEST_GATHERED)
 }
 
+/// Whether somebody has to mend this cluster. Nodes, quotas and other controllers may be slow for many at once.
+fn own_trouble(status: &MiniClusterStatus) -> bool {
+    let quorate = reading(status, conditions::QUORATE).filter(|one| one.status == "False");
+    let cause = quorate.and_then(|quorate| Cause::of_word(&quorate.reason));
+    cause.is_some_and(|cause| {
+        matches!(
+            cause,
+            Cause::PodsRefused
+                | Cause::ImagePull
+                | Cause::InitFailed
+                | Cause::ConfigMissing
+                | Cause::CannotRun
+                | Cause::OutOfMemory
+                | Cause::ProbeFailed
+                | Cause::ContainerFailed
+        )
+    })
+}
+
 /// How soon it is told how far a cluster is, when so many are on their way.
 fn progress(starting: usize) -> Duration {
     let starting = u32::try_from(starting).unwrap_or(u32::MAX);
@@ -200,7 +220,7 @@ const GATHERED_OF_EACH: Duration = Duration::from_millis(5);
 /// A pod that fails is told of no later than this.
 const LONGEST_GATHERED: Duration = Duration::from_secs(2);
 /// Nobody wants to wait longer to see a table move.
-const SLOWEST_PROGRESS: Duration = Duration::from_mins(2);
+const SLOWEST_PROGRESS: Duration = Duration::from_secs(200);
 
 fn reading<'a>(status: &'a MiniClusterStatus, kind: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|condition| condition.type_ == kind)
