@@ -2,9 +2,9 @@
 //! Ranges and patterns are in the schema itself. Messages name what is wrong and the way out;
 //! [`figures`] are in those that have something to count.
 //!
-//! The API server makes the schema of all fields of an object anew for each field that a rule finds there
-//! (Kubernetes 1.36, `cel/model.Structural.Properties`), which is most of what a rule costs it. So each asks
-//! first for a field that few objects have.
+//! The API server makes the schema of all fields of an object anew for each field that a rule asks for, and again
+//! if it is there (Kubernetes 1.36, `cel/model.Structural.Properties`), which is most of what a rule costs it.
+//! So each asks first for a field that few objects have.
 //!
 //! What these cannot see, such as two overlays that only together break a rule, is refused by
 //! `crate::validate` with the condition `Accepted` = False.
