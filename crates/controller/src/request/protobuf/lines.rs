@@ -12,7 +12,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use prost::Message as _;
 use serde::Serialize;
-use std::io;
 use tokio_util::codec::{Decoder as _, LengthDelimitedCodec};
 use tower::BoxError;
 
@@ -111,10 +110,4 @@ fn object(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
 
 fn write(out: &mut Vec<u8>, object: &impl Serialize) -> Result<(), FrameError> {
     Ok(serde_json::to_writer(out, object)?)
-}
-
-impl From<FrameError> for io::Error {
-    fn from(error: FrameError) -> Self {
-        Self::new(io::ErrorKind::InvalidData, error)
-    }
 }
