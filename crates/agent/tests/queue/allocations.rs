@@ -72,13 +72,16 @@ fn an_allocation_waits_is_given_up_or_revoked() {
     assert_eq!(code(&output), 1);
     let busy = "salloc: error: Unable to allocate resources: Requested nodes are busy\n";
     assert!(told(&output).ends_with(busy), "{}", stderr(&output));
-    let mut command = desk.command(&pods, 0, &["salloc", "-n4", "sh", "-c", "exec sleep 1000"]);
+    // Who starts these tests with nohup has SIGHUP ignored by everything below.
+    let patient = ["salloc", "-n4", "env", "--default-signal=HUP", "sleep", "1000"];
+    let mut command = desk.command(&pods, 0, &patient);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     // A wait is told once it takes long.
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut lines = Vec::new();
     while !lines.last().is_some_and(|line: &String| line.ends_with("waiting for resources")) {
-        lines.extend(said.next().filter(|line| line.starts_with("salloc: ")));
+        let line = said.next().unwrap_or_else(|| panic!("it ended after {lines:?}"));
+        lines.extend(Some(line).filter(|line| line.starts_with("salloc: ")));
     }
     desk.says(&pods, &["scancel", "1"]);
     wait("the shell", || {
