@@ -183,10 +183,18 @@ pub(crate) fn tasks_have_slots() -> Rule {
 }
 
 pub(crate) fn host_ports() -> Rule {
-    let host = |owner: &str| format!("{owner}.?template.?spec.?hostNetwork.orValue(false)");
-    let (base, launcher, group) = (host("self"), host("self.?launcher"), host("g"));
+    let host = |template: &str| {
+        format!(
+            "(has({template}.spec) && has({template}.spec.hostNetwork) && {template}.spec.hostNetwork)"
+        )
+    };
+    let base = host("self.template");
+    let launcher = host("self.launcher.template");
+    let group = host("g.template");
     Rule::new(format!(
-        "!({base} || {launcher} || (has(self.groups) && self.groups.exists(g, {group}))) || \
+        "!((has(self.template) && {base}) || \
+         (has(self.launcher) && has(self.launcher.template) && {launcher}) || \
+         (has(self.groups) && self.groups.exists(g, has(g.template) && {group}))) || \
          self.bootstrap.port + {MAX} <= 65536"
     ))
     .message(
@@ -261,18 +269,19 @@ pub(crate) fn topology_says_something() -> Rule {
 }
 
 pub(crate) fn image() -> Rule {
-    // The API server knows no bound of a list behind `orValue`.
-    let image = |owner: &str| {
-        let containers = "template.?spec.?containers.hasValue()";
-        let owned = owner.replace(".?", ".");
+    let image = |template: &str| {
         format!(
-            "({owner}.?{containers} && {owned}.template.spec.containers.exists(c, has(c.image)))"
+            "has({template}.spec) && has({template}.spec.containers) && \
+             {template}.spec.containers.exists(c, has(c.image))"
         )
     };
-    let (base, launcher, group) = (image("self"), image("self.?launcher"), image("g"));
+    let base = image("self.template");
+    let launcher = image("self.launcher.template");
+    let group = image("g.template");
     Rule::new(format!(
-        "has(self.image) || {base} || \
-         ({launcher} && (!has(self.groups) || self.groups.all(g, {group})))"
+        "has(self.image) || (has(self.template) && {base}) || \
+         ((has(self.launcher) && has(self.launcher.template) && {launcher}) && \
+         (!has(self.groups) || self.groups.all(g, has(g.template) && {group})))"
     ))
     .message("missing: name the image that has your program; none of ours is needed in it")
     .field_path(".image")
