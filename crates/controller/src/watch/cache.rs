@@ -1,8 +1,8 @@
 //! Facts of objects by the MiniCluster that they belong to. Kept small on purpose: what a watch
 //! delivers is read into facts and dropped, so that thousands of clusters fit into little memory.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 
@@ -102,10 +102,15 @@ impl<F> Objects<F> {
     }
 }
 
+/// Objects that are gone and still remembered: more than are made at a time.
+const REMEMBERED: usize = 1024;
+
 /// Facts of all objects of one kind.
 #[derive(Debug)]
 pub struct Cache<F> {
     inner: RwLock<HashMap<Key, Objects<F>>>,
+    /// UIDs of objects that the watch has seen go, the latest last. Locked before `inner`.
+    gone: Mutex<VecDeque<Box<str>>>,
     /// Scopes (namespaces, or one for all) whose first list is not complete yet.
     missing: watch::Sender<usize>,
 }
@@ -113,7 +118,11 @@ pub struct Cache<F> {
 impl<F> Cache<F> {
     /// An empty cache that waits for the first lists of `scopes` watches.
     pub fn new(scopes: usize) -> Self {
-        Self { inner: RwLock::default(), missing: watch::Sender::new(scopes) }
+        Self {
+            inner: RwLock::default(),
+            gone: Mutex::default(),
+            missing: watch::Sender::new(scopes),
+        }
     }
 
     /// Waits until every first list is complete.
@@ -156,6 +165,11 @@ impl<F> Cache<F> {
 
     /// Forgets an object, unless another one has taken its name. Tells whether it was there.
     pub fn remove(&self, place: &Place) -> bool {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if gone.len() == REMEMBERED {
+            gone.pop_front();
+        }
+        gone.push_back(place.uid.as_str().into());
         let mut inner = self.write();
         let Some(objects) = inner.get_mut(&place.cluster) else { return false };
         let removed = objects.remove(&place.name, &place.uid);
@@ -186,6 +200,13 @@ impl<F: PartialEq> Cache<F> {
         }
         objects.insert(entry);
         true
+    }
+
+    /// Keeps the facts of an object that was made here. The answer to its creation may be read after the
+    /// watch has told its end: then it is not kept, since nobody would ever take it out again.
+    pub fn made(&self, place: Place, facts: F) -> bool {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        !gone.iter().any(|uid| **uid == *place.uid) && self.put(place, facts)
     }
 
     /// Replaces what is known of a scope (a namespace, or everything) by a whole list. Returns the
@@ -226,6 +247,23 @@ mod tests {
 
     fn place(cluster: &str, name: &str, uid: &str) -> Place {
         Place { cluster: Key::new("hpc", cluster), name: name.into(), uid: uid.into() }
+    }
+
+    #[test]
+    fn an_object_that_is_gone_before_its_maker_hears_of_it_is_not_kept_for_ever() {
+        let cache = Cache::new(0);
+        cache.put(place("a", "p", "1"), 5);
+        assert!(cache.remove(&place("a", "p", "1")));
+        assert!(!cache.made(place("a", "p", "1"), 5), "the watch has told its end");
+        assert!(cache.is_empty());
+        assert!(cache.made(place("a", "p", "2"), 5), "the next one of its name");
+        // One that lost the label by which it is watched is found again by its name.
+        assert!(cache.remove(&place("a", "p", "2")));
+        assert!(cache.put(place("a", "p", "2"), 5));
+        for uid in 0..2 * REMEMBERED {
+            cache.remove(&place("b", "p", &uid.to_string()));
+        }
+        assert_eq!(cache.gone.lock().unwrap().len(), REMEMBERED);
     }
 
     #[test]

@@ -83,24 +83,23 @@ pub(super) async fn everything(
     if !obstacles.is_empty() {
         return Ok(obstacles);
     }
-    let there = match post(context, &uid, &jobset).await? {
+    match post(context, &uid, &jobset).await? {
         Made::New(stored) => {
             let dropped = quorate_plan::dropped(&jobset, &stored);
             if !dropped.is_empty() {
                 warn_of_dropped(context, key, cluster, &dropped).await;
             }
-            stored
+            // The next look may come before the watch has seen it.
+            if let Some(place) = place(&stored.metadata) {
+                context.caches.jobsets.made(place, JobSetFacts::from_jobset(&stored));
+            }
         }
         Made::Ours(found) => match relabel(context, key, &found).await? {
-            Some(jobset) => jobset,
+            Some(jobset) => learn(context, &jobset),
             None => return Err(leftover(&jobset)),
         },
-        Made::Not(obstacle) => {
-            obstacles.push(obstacle);
-            return Ok(obstacles);
-        }
-    };
-    learn(context, &there);
+        Made::Not(obstacle) => obstacles.push(obstacle),
+    }
     Ok(obstacles)
 }
 
@@ -143,7 +142,7 @@ pub(super) async fn find(
     Ok(true)
 }
 
-/// Takes note of a JobSet: the next look may come before the watch has seen it.
+/// Takes note of a JobSet that was found, although no watch shows it.
 fn learn(context: &Context, jobset: &JobSet) {
     if let Some(place) = place(&jobset.metadata) {
         context.caches.jobsets.put(place, JobSetFacts::from_jobset(jobset));
@@ -231,15 +230,18 @@ impl<K: Resource> Made<K> {
     /// Takes note that an object of this cluster is there although the watch does not say so: it is late,
     /// or somebody has removed the label that the watch goes by, which is theirs to do.
     fn known(self, cache: &Cache<Owner>, planned: &ObjectMeta, uid: &str) -> Option<Obstacle> {
-        let found = match self {
-            Self::New(ref made) => made.meta(),
-            Self::Ours(ref found) => found,
+        let (is_new, found) = match self {
+            Self::New(ref made) => (true, made.meta()),
+            Self::Ours(ref found) => (false, &**found),
             Self::Not(obstacle) => return Some(obstacle),
         };
         let labelled = ObjectMeta { uid: found.uid.clone(), ..planned.clone() };
-        if let Some(place) = place(&labelled) {
-            cache.put(place, Owner(uid.to_owned()));
-        }
+        let owner = Owner(uid.to_owned());
+        match place(&labelled) {
+            Some(place) if is_new => cache.made(place, owner),
+            Some(place) => cache.put(place, owner),
+            None => false,
+        };
         None
     }
 }
