@@ -65,7 +65,8 @@ fn pods_have_no_token_and_nothing_to_write_to_but_memory() {
         assert_eq!(ask("id -u").unwrap(), uid.to_string());
         assert!(ask("ls /var/run/secrets/kubernetes.io").is_err(), "there is a token");
         assert!(ask("touch /probe").is_err(), "the root file system is writable");
-        assert!(ask("touch /quorate/secret/probe").is_err(), "the seed's folder is writable");
+        assert!(ask("test -s /quorate/config/seed").is_ok(), "the seed is elsewhere");
+        assert!(ask("touch /quorate/config/probe").is_err(), "the seed's folder is writable");
         // What can be written to is memory, which goes with the pod.
         let script = "awk '$1 != \"proc\" && $4 ~ /^rw/ {print $2, $3}' /proc/mounts";
         for line in ask(script).unwrap().lines() {
