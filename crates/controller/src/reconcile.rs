@@ -161,10 +161,13 @@ async fn look(
         memory.refused = None;
     }
     let applied = apply(context, key, cluster, &actions).await;
-    if let Ok(Applied { created, obstacles }) = &applied {
-        if *created {
+    if let Ok(Applied { learned, obstacles }) = &applied {
+        if *learned && obstacles.is_empty() {
             // Others wait to be created, and the status would be another one in a moment.
             return Ok(Some(Duration::ZERO));
+        }
+        if *learned {
+            sooner(&mut again, Duration::ZERO);
         }
         if !obstacles.is_empty() {
             let wait = spread(obstacles.iter().map(patience).max().unwrap_or(REFUSED));

@@ -5,6 +5,7 @@
 //! would let this process read every Secret of the namespace.
 
 mod cache;
+mod kept;
 mod lean;
 mod packed;
 
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 pub use cache::{Cache, Key, Place};
+pub use kept::Kept;
 pub use lean::{Lean, Readable};
 pub use packed::Packed;
 
@@ -80,6 +82,11 @@ impl Caches {
     pub fn jobset_acted(&self) -> Option<Timestamp> {
         let seconds = self.youngest_job.load(Ordering::Relaxed);
         Timestamp::from_second(seconds).ok().filter(|_| seconds > 0)
+    }
+
+    /// Keeps what an answer to a request says of an object; tells whether that is anything new.
+    pub fn answered<K: Kept>(&self, object: &K) -> bool {
+        place(object.meta()).is_some_and(|place| K::cache(self).answered(place, object.facts()))
     }
 
     /// Waits until all first lists are complete. Whoever decides before would take for missing what
@@ -151,27 +158,27 @@ pub fn children(
             "JobSet",
             watcher(api::<Lean<JobSet>>(client, scope), labelled()),
             whole(),
-            |caches| &caches.jobsets,
-            |_, Lean(jobset)| one(place(jobset.meta()), JobSetFacts::from_jobset(jobset)),
+            JobSet::cache,
+            |_, Lean(jobset)| one(place(jobset.meta()), jobset.facts()),
         ),
         follow(
             "Job",
             watcher(api::<Lean<Job>>(client, scope), labelled()),
             whole(),
-            |caches| &caches.jobs,
+            Job::cache,
             |caches, Lean(job)| {
                 let made = job.meta().creation_timestamp.as_ref();
                 let made = made.map_or(0, |made| made.0.as_second());
                 caches.youngest_job.fetch_max(made, Ordering::Relaxed);
-                one(place(job.meta()), JobFacts::from_job(job))
+                one(place(job.meta()), job.facts())
             },
         ),
         follow(
             "Pod",
             watcher(api::<Lean<Pod>>(client, scope), labelled()),
             whole(),
-            |caches| &caches.pods,
-            |_, Lean(pod)| one(place(pod.meta()), PodFacts::from_pod(pod)),
+            Pod::cache,
+            |_, Lean(pod)| one(place(pod.meta()), pod.facts()),
         ),
         follow(
             "Event",
@@ -302,10 +309,7 @@ fn warning(caches: &Caches, event: &CoreEvent) -> Read<EventFacts> {
     let ends = name.match_indices('-').map(|(end, _)| end).chain([name.len()]);
     ends.map(|end| Key::new(namespace.clone(), &name[..end]))
         .filter(|key| caches.jobsets.get(key, &key.name).is_some())
-        .filter_map(|cluster| {
-            let (name, uid) = (event.metadata.name.clone()?, event.metadata.uid.clone()?);
-            Some((Place { cluster, name, uid }, facts.clone()))
-        })
+        .filter_map(|cluster| Some((within(cluster, &event.metadata)?, facts.clone())))
         .collect()
 }
 
@@ -313,10 +317,8 @@ fn warning(caches: &Caches, event: &CoreEvent) -> Read<EventFacts> {
 fn workload(_: &Caches, object: &DynamicObject) -> Read<WorkloadFacts> {
     let meta = &object.metadata;
     let owner = meta.owner_references.iter().flatten().find(|owner| owner.kind == "JobSet");
-    let place = owner.and_then(|owner| {
-        let cluster = Key::new(meta.namespace.clone()?, owner.name.clone());
-        Some(Place { cluster, name: meta.name.clone()?, uid: meta.uid.clone()? })
-    });
+    let place =
+        owner.and_then(|owner| within(Key::new(meta.namespace.clone()?, owner.name.clone()), meta));
     let Some(place) = place else { return Vec::new() };
     let value = serde_json::to_value(object).expect("what came as JSON goes as JSON");
     vec![(place, WorkloadFacts::from_json(&value))]
@@ -344,9 +346,16 @@ pub(crate) fn key(metadata: &ObjectMeta) -> Key {
 /// The place of an object with the label of a cluster.
 pub fn place(metadata: &ObjectMeta) -> Option<Place> {
     let cluster = metadata.labels.as_ref()?.get(labels::CLUSTER)?;
+    within(Key::new(metadata.namespace.clone()?, cluster.clone()), metadata)
+}
+
+/// The place of an object that belongs to this cluster, whatever its labels say.
+fn within(cluster: Key, metadata: &ObjectMeta) -> Option<Place> {
+    let version = metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
     Some(Place {
-        cluster: Key::new(metadata.namespace.clone()?, cluster.clone()),
+        cluster,
         name: metadata.name.clone()?,
         uid: metadata.uid.clone()?,
+        version: version.unwrap_or(0),
     })
 }

@@ -194,7 +194,8 @@ fn bring(
             caches.pods.put(place(&pod.metadata).unwrap(), PodFacts::from_pod(&pod));
         }
     }
-    let policy = Place { cluster: Key::new("hpc", name), name: name.to_owned(), uid: uid(6, name) };
+    let cluster = Key::new("hpc", name);
+    let policy = Place { cluster, name: name.to_owned(), uid: uid(6, name), version: 7 };
     caches.network_policies.put(policy, Owner(uid(0, name)));
     let cluster: Packed = read(&minicluster(name));
     let key = reflector::ObjectRef::from_obj(&cluster);

@@ -10,175 +10,20 @@
 
 #[path = "reconcile/fake.rs"]
 mod fake;
+#[path = "reconcile/late.rs"]
+mod late;
+#[path = "reconcile/world.rs"]
+mod world;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fake::Server;
 use http::Method;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use quorate_api::MiniCluster;
-use quorate_api::jobset::JobSet;
-use quorate_controller::context::{Context, Options};
-use quorate_controller::metrics::Metrics;
-use quorate_controller::reconcile::{Error, reconcile, retry};
-use quorate_controller::watch::{Caches, Key, Owner, Packed, Place, place};
-use quorate_observe::{JobFacts, JobSetFacts, PodFacts};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-
-const CLUSTERS: &str = "/apis/quorate.dev/v1alpha1/namespaces/hpc/miniclusters";
-const JOBSETS: &str = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/hpc/jobsets";
-const JOBS: &str = "/apis/batch/v1/namespaces/hpc/jobs";
-const CORE: &str = "/api/v1/namespaces/hpc";
-const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/hpc/networkpolicies";
-
-/// An object as a watch brings it.
-fn packed(cluster: &MiniCluster) -> Arc<Packed> {
-    Arc::new(serde_json::from_str(&serde_json::to_string(cluster).unwrap()).unwrap())
-}
-
-/// An API server, and a controller beside it whose watches bring everything at once when told to.
-struct World {
-    server: Server,
-    context: Arc<Context>,
-}
-
-impl World {
-    fn new(spec: Value) -> Self {
-        let server = Server::default();
-        server.store(
-            &format!("{CLUSTERS}/hello"),
-            json!({
-                "apiVersion": "quorate.dev/v1alpha1", "kind": "MiniCluster",
-                "metadata": {"name": "hello", "namespace": "hpc", "generation": 1},
-                "spec": spec,
-            }),
-        );
-        let context = context(&server);
-        Self { server, context }
-    }
-
-    /// A controller that starts again remembers nothing.
-    fn restart(&mut self) {
-        self.context = context(&self.server);
-        self.watch();
-    }
-
-    /// What watches would bring.
-    fn watch(&self) {
-        let caches = &self.context.caches;
-        let list = |prefix: &str| -> Vec<Value> {
-            let state = self.server.0.lock().unwrap();
-            state
-                .objects
-                .iter()
-                .filter(|(path, _)| path.starts_with(&format!("{prefix}/")))
-                .map(|(_, object)| object.clone())
-                .collect()
-        };
-        caches
-            .jobsets
-            .replace(None, facts(list(JOBSETS), JobSetFacts::from_jobset as fn(&JobSet) -> _));
-        caches.jobs.replace(None, facts(list(JOBS), JobFacts::from_job as fn(&Job) -> _));
-        caches.pods.replace(
-            None,
-            facts(list(&format!("{CORE}/pods")), PodFacts::from_pod as fn(&Pod) -> _),
-        );
-        caches.network_policies.replace(
-            None,
-            facts(list(POLICIES), owner::<k8s_openapi::api::networking::v1::NetworkPolicy>),
-        );
-    }
-
-    fn cluster(&self) -> MiniCluster {
-        serde_json::from_value(self.server.get(&format!("{CLUSTERS}/hello")).unwrap()).unwrap()
-    }
-
-    async fn look(&self) -> Result<Option<Duration>, Error> {
-        let object = packed(&self.cluster());
-        reconcile(object, Arc::clone(&self.context)).await
-    }
-
-    /// Looks until nothing is requested any more; all requests on the way.
-    async fn settle(&self) -> Vec<String> {
-        let mut calls = Vec::new();
-        for _ in 0..8 {
-            self.watch();
-            self.look().await.unwrap();
-            let new = self.server.take_calls();
-            if new.is_empty() {
-                return calls;
-            }
-            calls.extend(new);
-        }
-        panic!("never settles: {calls:?}");
-    }
-
-    fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
-        let mut object = self.server.get(path).unwrap();
-        change(&mut object);
-        self.server.store(path, object);
-    }
-
-    fn condition(&self, kind: &str) -> (String, String) {
-        let status = self.cluster().status.unwrap_or_default();
-        let condition = status.conditions.iter().find(|condition| condition.type_ == kind);
-        condition.map(|c| (c.status.clone(), c.reason.clone())).unwrap_or_default()
-    }
-
-    /// Kinds of the objects that are there, besides the MiniCluster and events.
-    fn made(&self) -> Vec<String> {
-        let state = self.server.0.lock().unwrap();
-        let objects = state
-            .objects
-            .iter()
-            .filter(|(path, _)| !path.starts_with(CLUSTERS) && !path.contains("/events/"));
-        objects.map(|(path, _)| path.rsplit('/').take(2).collect::<Vec<_>>().join(" ")).collect()
-    }
-}
-
-/// A list as a watch brings it.
-fn facts<K: DeserializeOwned + kube::Resource, F>(
-    list: Vec<Value>,
-    read: fn(&K) -> F,
-) -> Vec<(Place, F)> {
-    list.into_iter()
-        .map(|object| serde_json::from_value::<K>(object).unwrap())
-        .filter_map(|object| Some((place(object.meta())?, read(&object))))
-        .collect()
-}
-
-fn owner<K: kube::Resource>(object: &K) -> Owner {
-    Owner(object.meta().owner_references.as_ref().unwrap()[0].uid.clone())
-}
-
-fn context(server: &Server) -> Arc<Context> {
-    let options = Options {
-        namespaces: Vec::new(),
-        plan: quorate_plan::Context {
-            agent_image: "agent:1".into(),
-            agent_delivery: quorate_plan::Delivery::Copy,
-            port_forward: true,
-            cluster_domain: None,
-        },
-        choose_delivery: false,
-        concurrency: 1,
-    };
-    let (caches, metrics) = (Arc::new(Caches::new(0)), Arc::new(Metrics::new()));
-    Arc::new(Context::new(server.client(), options, caches, metrics))
-}
-
-fn hello() -> Value {
-    json!({"size": 3, "image": "mpi", "command": ["./hello"]})
-}
-
-fn writes(calls: &[String]) -> Vec<&str> {
-    calls.iter().map(String::as_str).filter(|call| !call.starts_with("GET")).collect()
-}
-
-const ALL: [&str; 3] = ["hello-agent-uid1 secrets", "hello jobsets", "hello networkpolicies"];
+use quorate_controller::reconcile::{reconcile, retry};
+use quorate_controller::watch::{Key, Place};
+use quorate_observe::PodFacts;
+use serde_json::json;
+use world::{ALL, CLUSTERS, CORE, JOBS, JOBSETS, POLICIES, World, hello, packed, writes};
 
 #[tokio::test]
 async fn a_new_cluster_costs_three_objects_and_one_status() {
@@ -195,18 +40,6 @@ async fn a_new_cluster_costs_three_objects_and_one_status() {
         jobset["metadata"]["ownerReferences"][0]["uid"],
         json!(world.cluster().metadata.uid)
     );
-}
-
-#[tokio::test]
-async fn an_object_whose_watch_is_late_is_not_made_twice() {
-    let world = World::new(hello());
-    world.watch();
-    world.look().await.unwrap();
-    world.server.take_calls();
-    // Nothing has come since, not even the JobSet.
-    world.look().await.unwrap();
-    let calls = world.server.take_calls();
-    assert_eq!(writes(&calls), ["PATCH miniclusters/hello/status"], "{calls:?}");
 }
 
 #[tokio::test]
@@ -332,6 +165,7 @@ async fn a_policy_without_our_label_counts_as_there() {
             .as_str()
             .unwrap()
             .to_owned(),
+        version: 0,
     };
     // What a watch by label says when the label goes.
     assert!(world.context.caches.network_policies.remove(&place("hello")));

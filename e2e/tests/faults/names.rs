@@ -172,7 +172,10 @@ fn the_last_of_many_wishes_counts_and_those_that_cannot_be_are_named() {
         let path = format!("/jobsets/{name}");
         last.iter().filter(|write| write.call.path.ends_with(&path)).count()
     };
-    assert!(suspends("ends-awake") <= 7 && suspends("ends-asleep") <= 8);
+    for (name, wishes) in [("ends-awake", 7), ("ends-asleep", 8)] {
+        let written = suspends(name);
+        assert!(written <= wishes, "{name}: {written} writes for {wishes} wishes");
+    }
     assert_eq!(suspends("edited"), 0);
     drop(controller);
     place.kubectl(&["delete", "mc", "--all", "--wait=false"]).unwrap();

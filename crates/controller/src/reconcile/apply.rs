@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::compare::Action;
 use crate::context::{Context, FIELD_MANAGER};
-use crate::watch::Key;
+use crate::watch::{Kept, Key, Lean};
 
 pub use create::NOT_INSTALLED;
 pub use error::{ApplyError, Verdict, judge};
@@ -27,10 +27,26 @@ pub use error::{ApplyError, Verdict, judge};
 /// What came of the actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Whether the JobSet was made, or found: what is known of the cluster has changed.
-    pub created: bool,
+    /// Whether what is known of the cluster has changed: its JobSet was made or found, or the answer to a
+    /// patch says something new. The watch will bring no news of that any more.
+    pub learned: bool,
     /// What was refused, or belongs to someone else.
     pub obstacles: Vec<Obstacle>,
+}
+
+impl Applied {
+    /// Takes the outcome of another action in.
+    fn add(&mut self, other: Self) {
+        self.learned |= other.learned;
+        self.obstacles.extend(other.obstacles);
+    }
+}
+
+impl From<Vec<Obstacle>> for Applied {
+    /// Nothing learned: what is in the way, if anything is.
+    fn from(obstacles: Vec<Obstacle>) -> Self {
+        Self { learned: false, obstacles }
+    }
 }
 
 /// Carries actions out, in their order. Ends with the first error that is worth another try.
@@ -43,17 +59,16 @@ pub async fn apply(
     let mut applied = Applied::default();
     for action in actions {
         tracing::debug!(mc.ns = key.namespace, mc.name = key.name, ?action, "acts");
-        let refused = match action {
+        let outcome = match action {
             Action::Create => {
                 let obstacles = create::everything(context, key, cluster).await?;
-                applied.created = obstacles.is_empty();
-                obstacles
+                Applied { learned: obstacles.is_empty(), obstacles }
             }
             Action::Find => {
-                applied.created = create::find(context, key, cluster).await?;
-                Vec::new()
+                let learned = create::find(context, key, cluster).await?;
+                Applied { learned, obstacles: Vec::new() }
             }
-            Action::RestorePolicy => create::policy_again(context, cluster).await?,
+            Action::RestorePolicy => create::policy_again(context, cluster).await?.into(),
             Action::Suspend { uid, suspend } => {
                 let patch = json!({"metadata": {"uid": uid}, "spec": {"suspend": suspend}});
                 patch_object::<JobSet>(context, key, &key.name, &patch).await?
@@ -72,17 +87,18 @@ pub async fn apply(
                     keys.iter().map(|key| (key.clone(), Value::Null)).collect();
                 let spec = json!({"template": {"spec": {"nodeSelector": stale}}});
                 let patch = json!({"metadata": {"uid": uid}, "spec": spec});
-                let refused = patch_object::<Job>(context, key, job, &patch).await?;
+                let Applied { learned, obstacles } =
+                    patch_object::<Job>(context, key, job, &patch).await?;
                 // Resumed meanwhile, or a Kubernetes that does not know it: the scheduler will say it.
-                if !refused.is_empty() {
+                if !obstacles.is_empty() {
                     tracing::warn!(
                         mc.ns = key.namespace,
                         mc.name = key.name,
-                        ?refused,
+                        refused = ?obstacles,
                         "not taken"
                     );
                 }
-                Vec::new()
+                Applied { learned, obstacles: Vec::new() }
             }
             Action::Limit { job, uid, seconds } => {
                 let spec = json!({"activeDeadlineSeconds": seconds});
@@ -129,9 +145,10 @@ pub async fn apply(
                     },
                 )
                 .await?
+                .into()
             }
         };
-        applied.obstacles.extend(refused);
+        applied.add(outcome);
     }
     Ok(applied)
 }
@@ -153,25 +170,42 @@ fn kind<K: Resource<DynamicType = ()>>() -> String {
     K::kind(&()).into_owned()
 }
 
-/// Sends a patch that names the object's UID. Gone or made anew: nothing is left to do, the watch will
-/// tell.
+/// Sends a patch that names the object's UID, and keeps what the answer says: the next look may come before
+/// the watch has seen it, and would write the same once more. Gone or made anew: nothing is left to do, the
+/// watch will tell.
 async fn patch_object<K>(
     context: &Context,
     key: &Key,
     name: &str,
     patch: &Value,
-) -> Result<Vec<Obstacle>, ApplyError>
+) -> Result<Applied, ApplyError>
 where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+    K: Kept
+        + Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned,
+        + std::fmt::Debug,
 {
-    let params =
-        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let sent =
-        api::<K>(context, &key.namespace).patch_metadata(name, &params, &Patch::Merge(patch)).await;
-    outcome(sent, "patch", &kind::<K>(), name)
+    let api = api::<Lean<K>>(context, &key.namespace);
+    let sent = api.patch(name, &written_here(), &Patch::Merge(patch)).await;
+    answer(context, sent, name)
+}
+
+/// What came of a patch, after taking note of what the object is now.
+fn answer<K>(
+    context: &Context,
+    sent: Result<Lean<K>, kube::Error>,
+    name: &str,
+) -> Result<Applied, ApplyError>
+where
+    K: Kept + Resource<DynamicType = ()>,
+{
+    let learned = sent.as_ref().is_ok_and(|Lean(object)| context.caches.answered(object));
+    let obstacles = outcome(sent, "patch", &kind::<K>(), name)?;
+    Ok(Applied { learned, obstacles })
+}
+
+fn written_here() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 async fn delete<K>(
@@ -199,17 +233,17 @@ async fn give_up(
     pod: &str,
     uid: &str,
     why: Option<&str>,
-) -> Result<Vec<Obstacle>, ApplyError> {
+) -> Result<Applied, ApplyError> {
     let mut status = json!({"phase": "Failed"});
     if let Some(why) = why {
         status["conditions"] = json!([disruption("True", reason::NODE_LOST, why)]);
     }
-    let refused = patch_pod(context, key, pod, uid, status).await?;
-    if !refused.is_empty() {
-        return Ok(refused);
+    let mut said = patch_pod(context, key, pod, uid, status).await?;
+    if said.obstacles.is_empty() {
+        let now = DeleteParams { grace_period_seconds: Some(0), ..at(uid) };
+        said.add(delete::<Pod>(context, key, pod, now).await?.into());
     }
-    let now = DeleteParams { grace_period_seconds: Some(0), ..at(uid) };
-    delete::<Pod>(context, key, pod, now).await
+    Ok(said)
 }
 
 /// The condition by which Jobs tell a disruption from a failure (KEP-3329).
@@ -229,14 +263,13 @@ async fn patch_pod(
     pod: &str,
     uid: &str,
     status: Value,
-) -> Result<Vec<Obstacle>, ApplyError> {
+) -> Result<Applied, ApplyError> {
     let patch = json!({"metadata": {"uid": uid}, "status": status});
-    let params =
-        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     // Strategic: other conditions stay.
     let patch = Patch::Strategic(&patch);
-    let sent = api::<Pod>(context, &key.namespace).patch_status(pod, &params, &patch).await;
-    outcome(sent, "patch", "Pod", pod)
+    let api = api::<Lean<Pod>>(context, &key.namespace);
+    let sent = api.patch_status(pod, &written_here(), &patch).await;
+    answer(context, sent, pod)
 }
 
 fn outcome<T>(

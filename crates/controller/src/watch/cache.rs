@@ -31,6 +31,8 @@ pub struct Place {
     pub name: String,
     /// The object's UID: an object of the same name that was made again is another one.
     pub uid: String,
+    /// The object's resource version, which grows with every write (KEP-5504); 0 where it is no number.
+    pub version: u64,
 }
 
 /// The facts of one object.
@@ -38,15 +40,24 @@ pub struct Place {
 struct Entry<F> {
     name: Box<str>,
     uid: Box<str>,
+    version: u64,
     facts: Arc<F>,
 }
 
 impl<F> Entry<F> {
-    fn new(name: String, uid: String, facts: F) -> Self {
-        Self { name: name.into(), uid: uid.into(), facts: Arc::new(facts) }
+    /// An object's facts, and the cluster that it belongs to.
+    fn new(place: Place, facts: F) -> (Key, Self) {
+        let Place { cluster, name, uid, version } = place;
+        (cluster, Self { name: name.into(), uid: uid.into(), version, facts: Arc::new(facts) })
+    }
+
+    /// Whether this was said of the name before the other one was.
+    fn is_older(&self, other: &Self) -> bool {
+        self.version != 0 && self.version < other.version
     }
 }
 
+/// Whether they say the same; a version says nothing.
 impl<F: PartialEq> PartialEq for Entry<F> {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.uid == other.uid && self.facts == other.facts
@@ -72,6 +83,10 @@ impl<F> Objects<F> {
 
     fn get(&self, name: &str) -> Option<&Entry<F>> {
         self.place(name).ok().map(|at| &self.0[at])
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut Entry<F>> {
+        self.place(name).ok().map(|at| &mut self.0[at])
     }
 
     fn insert(&mut self, entry: Entry<F>) {
@@ -190,32 +205,41 @@ impl<F> Cache<F> {
 }
 
 impl<F: PartialEq> Cache<F> {
-    /// Keeps an object's facts. Tells whether they say anything new.
+    /// Keeps an object's facts, unless later ones are known. Tells whether they say anything new.
     pub fn put(&self, place: Place, facts: F) -> bool {
+        let (cluster, entry) = Entry::new(place, facts);
         let mut inner = self.write();
-        let objects = inner.entry(place.cluster).or_default();
-        let entry = Entry::new(place.name, place.uid, facts);
-        if objects.get(&entry.name) == Some(&entry) {
-            return false;
+        let objects = inner.entry(cluster).or_default();
+        match objects.get_mut(&entry.name) {
+            Some(known) if entry.is_older(known) => false,
+            Some(known) if *known == entry => {
+                known.version = entry.version;
+                false
+            }
+            _ => {
+                objects.insert(entry);
+                true
+            }
         }
-        objects.insert(entry);
-        true
     }
 
-    /// Keeps the facts of an object that was made here. The answer to its creation may be read after the
-    /// watch has told its end: then it is not kept, since nobody would ever take it out again.
-    pub fn made(&self, place: Place, facts: F) -> bool {
+    /// Keeps the facts of an object that came as the answer to a request, so that the next look knows what
+    /// was written although the watch is late: a watch that tells of something earlier then is not listened
+    /// to. The answer may be read after the watch has told the object's end: then it is not kept, since
+    /// nobody would ever take it out again. Tells whether the facts say anything new.
+    pub fn answered(&self, place: Place, facts: F) -> bool {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         !gone.iter().any(|uid| **uid == *place.uid) && self.put(place, facts)
     }
 
     /// Replaces what is known of a scope (a namespace, or everything) by a whole list. Returns the
-    /// clusters for which that says anything new.
+    /// clusters for which that says anything new. The list counts whatever its versions are: they are lower
+    /// after the server's data came from a backup.
     pub fn replace(&self, scope: Option<&str>, list: Vec<(Place, F)>) -> Vec<Key> {
         let mut fresh: HashMap<Key, Objects<F>> = HashMap::new();
         for (place, facts) in list {
-            let entry = Entry::new(place.name, place.uid, facts);
-            fresh.entry(place.cluster).or_default().insert(entry);
+            let (cluster, entry) = Entry::new(place, facts);
+            fresh.entry(cluster).or_default().insert(entry);
         }
         let mut inner = self.write();
         let known: HashSet<Key> = inner
@@ -246,7 +270,36 @@ mod tests {
     use super::*;
 
     fn place(cluster: &str, name: &str, uid: &str) -> Place {
-        Place { cluster: Key::new("hpc", cluster), name: name.into(), uid: uid.into() }
+        of_version(0, cluster, name, uid)
+    }
+
+    fn of_version(version: u64, cluster: &str, name: &str, uid: &str) -> Place {
+        Place { cluster: Key::new("hpc", cluster), name: name.into(), uid: uid.into(), version }
+    }
+
+    #[test]
+    fn a_late_watch_does_not_take_back_what_an_answer_told() {
+        let cache = Cache::new(0);
+        let cluster = Key::new("hpc", "a");
+        let told = |facts| assert_eq!(cache.of(&cluster), [Arc::new(facts)]);
+        cache.put(of_version(10, "a", "p", "1"), 5);
+        assert!(cache.answered(of_version(12, "a", "p", "1"), 6));
+        assert!(!cache.put(of_version(11, "a", "p", "1"), 5), "somebody's write before ours");
+        told(6);
+        assert!(!cache.put(of_version(12, "a", "p", "1"), 6), "ours is no news any more");
+        assert!(!cache.put(of_version(13, "a", "p", "1"), 6), "nor is what says the same");
+        assert!(!cache.put(of_version(12, "a", "p", "1"), 5));
+        assert!(cache.put(of_version(14, "a", "p", "1"), 5));
+        told(5);
+        // The same of an object that was made again under its name.
+        assert!(cache.answered(of_version(20, "a", "p", "2"), 1));
+        assert!(!cache.put(of_version(15, "a", "p", "1"), 5), "the end of the former one begins");
+        assert!(!cache.remove(&of_version(16, "a", "p", "1")));
+        told(1);
+        // A list is what there is.
+        cache.replace(None, vec![(of_version(3, "a", "p", "1"), 4)]);
+        told(4);
+        assert!(cache.put(of_version(4, "a", "p", "1"), 5));
     }
 
     #[test]
@@ -254,9 +307,9 @@ mod tests {
         let cache = Cache::new(0);
         cache.put(place("a", "p", "1"), 5);
         assert!(cache.remove(&place("a", "p", "1")));
-        assert!(!cache.made(place("a", "p", "1"), 5), "the watch has told its end");
+        assert!(!cache.answered(place("a", "p", "1"), 5), "the watch has told its end");
         assert!(cache.is_empty());
-        assert!(cache.made(place("a", "p", "2"), 5), "the next one of its name");
+        assert!(cache.answered(place("a", "p", "2"), 5), "the next one of its name");
         // One that lost the label by which it is watched is found again by its name.
         assert!(cache.remove(&place("a", "p", "2")));
         assert!(cache.put(place("a", "p", "2"), 5));
@@ -288,7 +341,7 @@ mod tests {
     #[test]
     fn a_list_replaces_its_own_scope_only() {
         let cache = Cache::new(0);
-        let elsewhere = Place { cluster: Key::new("lab", "b"), name: "q".into(), uid: "9".into() };
+        let elsewhere = Place { cluster: Key::new("lab", "b"), ..place("b", "q", "9") };
         cache.put(elsewhere, 1);
         cache.put(place("gone", "p", "1"), 1);
         cache.put(place("same", "p", "2"), 1);

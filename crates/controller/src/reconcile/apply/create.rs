@@ -90,9 +90,7 @@ pub(super) async fn everything(
                 warn_of_dropped(context, key, cluster, &dropped).await;
             }
             // The next look may come before the watch has seen it.
-            if let Some(place) = place(&stored.metadata) {
-                context.caches.jobsets.made(place, JobSetFacts::from_jobset(&stored));
-            }
+            context.caches.answered(&*stored);
         }
         Made::Ours(found) => match relabel(context, key, &found).await? {
             Some(jobset) => learn(context, &jobset),
@@ -235,10 +233,14 @@ impl<K: Resource> Made<K> {
             Self::Ours(ref found) => (false, &**found),
             Self::Not(obstacle) => return Some(obstacle),
         };
-        let labelled = ObjectMeta { uid: found.uid.clone(), ..planned.clone() };
+        let labelled = ObjectMeta {
+            uid: found.uid.clone(),
+            resource_version: found.resource_version.clone(),
+            ..planned.clone()
+        };
         let owner = Owner(uid.to_owned());
         match place(&labelled) {
-            Some(place) if is_new => cache.made(place, owner),
+            Some(place) if is_new => cache.answered(place, owner),
             Some(place) => cache.put(place, owner),
             None => false,
         };

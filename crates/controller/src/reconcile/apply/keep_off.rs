@@ -11,7 +11,7 @@ use quorate_observe::{LostNodes, Obstacle};
 use quorate_plan::names;
 use serde_json::json;
 
-use super::{ApplyError, Verdict, api, delete, judge, kind, outcome, patch_object};
+use super::{Applied, ApplyError, Verdict, api, delete, judge, kind, outcome, patch_object};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::watch::Key;
 
@@ -21,7 +21,7 @@ pub(super) async fn keep_off(
     key: &Key,
     uid: &str,
     lost: &LostNodes,
-) -> Result<Vec<Obstacle>, ApplyError> {
+) -> Result<Applied, ApplyError> {
     tracing::info!(
         mc.ns = key.namespace,
         mc.name = key.name,
