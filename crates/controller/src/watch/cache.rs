@@ -124,8 +124,9 @@ const REMEMBERED: usize = 1024;
 #[derive(Debug)]
 pub struct Cache<F> {
     inner: RwLock<HashMap<Key, Objects<F>>>,
-    /// UIDs of objects that the watch has seen go, the latest last. Locked before `inner`.
-    gone: Mutex<VecDeque<Box<str>>>,
+    /// UIDs of objects that the watch has seen go, each with the version of its end, the latest last.
+    /// Locked before `inner`.
+    gone: Mutex<VecDeque<(Box<str>, u64)>>,
     /// Scopes (namespaces, or one for all) whose first list is not complete yet.
     missing: watch::Sender<usize>,
 }
@@ -184,7 +185,7 @@ impl<F> Cache<F> {
         if gone.len() == REMEMBERED {
             gone.pop_front();
         }
-        gone.push_back(place.uid.as_str().into());
+        gone.push_back((place.uid.as_str().into(), place.version));
         let mut inner = self.write();
         let Some(objects) = inner.get_mut(&place.cluster) else { return false };
         let removed = objects.remove(&place.name, &place.uid);
@@ -224,12 +225,14 @@ impl<F: PartialEq> Cache<F> {
     }
 
     /// Keeps the facts of an object that came as the answer to a request, so that the next look knows what
-    /// was written although the watch is late: a watch that tells of something earlier then is not listened
-    /// to. The answer may be read after the watch has told the object's end: then it is not kept, since
-    /// nobody would ever take it out again. Tells whether the facts say anything new.
+    /// was written although the watch is late: what that tells of an earlier time is passed over then. The
+    /// answer may be read after the watch has told the object's end: then it is not kept, since nobody would
+    /// ever take it out again. One that only lost the label by which it is watched has the version of that
+    /// end, or a later one, and is kept. Tells whether the facts say anything new.
     pub fn answered(&self, place: Place, facts: F) -> bool {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        !gone.iter().any(|uid| **uid == *place.uid) && self.put(place, facts)
+        let over = gone.iter().any(|(uid, end)| **uid == *place.uid && *end > place.version);
+        !over && self.put(place, facts)
     }
 
     /// Replaces what is known of a scope (a namespace, or everything) by a whole list. Returns the
@@ -305,14 +308,14 @@ mod tests {
     #[test]
     fn an_object_that_is_gone_before_its_maker_hears_of_it_is_not_kept_for_ever() {
         let cache = Cache::new(0);
-        cache.put(place("a", "p", "1"), 5);
-        assert!(cache.remove(&place("a", "p", "1")));
-        assert!(!cache.answered(place("a", "p", "1"), 5), "the watch has told its end");
+        cache.put(of_version(10, "a", "p", "1"), 5);
+        assert!(cache.remove(&of_version(13, "a", "p", "1")));
+        assert!(!cache.answered(of_version(12, "a", "p", "1"), 5), "the watch has told its end");
         assert!(cache.is_empty());
-        assert!(cache.answered(place("a", "p", "2"), 5), "the next one of its name");
-        // One that lost the label by which it is watched is found again by its name.
-        assert!(cache.remove(&place("a", "p", "2")));
-        assert!(cache.put(place("a", "p", "2"), 5));
+        assert!(cache.answered(of_version(14, "a", "p", "2"), 5), "the next one of its name");
+        // One that lost the label by which it is watched has the version of what the watch calls its end.
+        assert!(cache.remove(&of_version(15, "a", "p", "2")));
+        assert!(cache.answered(of_version(15, "a", "p", "2"), 5));
         for uid in 0..2 * REMEMBERED {
             cache.remove(&place("b", "p", &uid.to_string()));
         }

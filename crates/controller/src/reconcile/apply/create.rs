@@ -19,7 +19,7 @@ use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
 use quorate_api::minicluster::{GROUP, KIND};
-use quorate_observe::{EventDraft, EventType, JobSetFacts, Obstacle};
+use quorate_observe::{EventDraft, EventType, Obstacle};
 use quorate_plan::{Plan, Seed, labels};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -93,7 +93,9 @@ pub(super) async fn everything(
             context.caches.answered(&*stored);
         }
         Made::Ours(found) => match relabel(context, key, &found).await? {
-            Some(jobset) => learn(context, &jobset),
+            Some(jobset) => {
+                context.caches.answered(&*jobset);
+            }
             None => return Err(leftover(&jobset)),
         },
         Made::Not(obstacle) => obstacles.push(obstacle),
@@ -136,15 +138,8 @@ pub(super) async fn find(
         return Ok(false);
     }
     let Some(jobset) = relabel(context, key, &found).await? else { return Ok(false) };
-    learn(context, &jobset);
+    context.caches.answered(&*jobset);
     Ok(true)
-}
-
-/// Takes note of a JobSet that was found, although no watch shows it.
-fn learn(context: &Context, jobset: &JobSet) {
-    if let Some(place) = place(&jobset.metadata) {
-        context.caches.jobsets.put(place, JobSetFacts::from_jobset(jobset));
-    }
 }
 
 /// Reads our JobSet, and puts the label back by which watches find it if somebody has changed that.
@@ -228,9 +223,9 @@ impl<K: Resource> Made<K> {
     /// Takes note that an object of this cluster is there although the watch does not say so: it is late,
     /// or somebody has removed the label that the watch goes by, which is theirs to do.
     fn known(self, cache: &Cache<Owner>, planned: &ObjectMeta, uid: &str) -> Option<Obstacle> {
-        let (is_new, found) = match self {
-            Self::New(ref made) => (true, made.meta()),
-            Self::Ours(ref found) => (false, &**found),
+        let found = match self {
+            Self::New(ref made) => made.meta(),
+            Self::Ours(ref found) => found,
             Self::Not(obstacle) => return Some(obstacle),
         };
         let labelled = ObjectMeta {
@@ -239,11 +234,9 @@ impl<K: Resource> Made<K> {
             ..planned.clone()
         };
         let owner = Owner(uid.to_owned());
-        match place(&labelled) {
-            Some(place) if is_new => cache.answered(place, owner),
-            Some(place) => cache.put(place, owner),
-            None => false,
-        };
+        if let Some(place) = place(&labelled) {
+            cache.answered(place, owner);
+        }
         None
     }
 }
