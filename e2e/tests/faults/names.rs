@@ -129,8 +129,12 @@ fn the_last_of_many_wishes_counts_and_those_that_cannot_be_are_named() {
                     place.patch("minicluster", name, &json!({"spec": {"suspend": suspend}}));
                 }
                 if last {
-                    let object = place.state(name, "Suspended");
-                    assert_eq!(object["status"]["online"], 0, "{object}");
+                    // It is suspended as soon as the JobSet is; pods still take their time to go.
+                    place.until(name, "suspended, and nobody there", |object| {
+                        of_its_generation(object)
+                            && object["status"]["state"] == "Suspended"
+                            && object["status"]["online"] == 0
+                    });
                     place.patch("minicluster", name, &json!({"spec": {"suspend": false}}));
                 }
                 // One writer is on its way with each wish, so the status may be a wish behind its JobSet.
