@@ -260,6 +260,19 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
         .next()
 }
 
+/// What terminals, and those who end programs, send. A shell without job control starts what runs in the
+/// background with SIGINT and SIGQUIT ignored, and nohup(1) ignores SIGHUP: that is meant for this process,
+/// not for those whose terminal or streams it is.
+const OF_TERMINALS: [Signal; 7] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+];
+
 /// A process to be started.
 #[derive(Debug)]
 pub struct Start<'a> {
@@ -284,7 +297,7 @@ pub struct Start<'a> {
 
 /// Starts a process by posix_spawn(3), without copying this process's page tables as fork does:
 /// that costs more than all the rest. Signals are as for a new program: none blocked, SIGPIPE not
-/// ignored.
+/// ignored, and none of [`OF_TERMINALS`] for one that does not share this process's streams.
 pub fn spawn(start: &Start<'_>) -> io::Result<i32> {
     fn checked(code: libc::c_int) -> io::Result<()> {
         if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
@@ -347,7 +360,10 @@ pub fn spawn(start: &Start<'_>) -> io::Result<i32> {
                 checked(libc::posix_spawnattr_setpgroup(&raw mut attributes, 0))?;
                 libc::POSIX_SPAWN_SETPGROUP as libc::c_short
             };
-            let defaults = nix::sys::signal::SigSet::from_iter([Signal::SIGPIPE]);
+            let mut defaults = nix::sys::signal::SigSet::from_iter([Signal::SIGPIPE]);
+            if start.streams.is_some() || start.terminal.is_some() {
+                defaults.extend(OF_TERMINALS);
+            }
             let mask = nix::sys::signal::SigSet::empty();
             checked(libc::posix_spawnattr_setsigdefault(&raw mut attributes, defaults.as_ref()))?;
             checked(libc::posix_spawnattr_setsigmask(&raw mut attributes, mask.as_ref()))?;

@@ -96,6 +96,39 @@ async fn programs_that_cannot_start_say_why() {
     }
 }
 
+/// Tests of this binary in a process that ignores signals, as one in the background of a script does.
+fn in_the_background(tests: &[&str]) {
+    let script = "trap '' HUP INT QUIT TERM TSTP TTIN TTOU; exec \"$@\"";
+    let this = std::env::current_exe().unwrap();
+    let mut bounded = std::process::Command::new("timeout");
+    bounded.args(["--signal=KILL", "60", "sh", "-c", script, "sh"]);
+    let said = bounded.arg(this).arg("--exact").args(tests).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success(), "{text}{}", String::from_utf8_lossy(&said.stderr));
+    assert!(text.contains(&format!("{} passed", tests.len())), "{text}");
+}
+
+#[tokio::test]
+async fn a_task_ignores_no_signal_that_ends_or_stops_it() {
+    let argv = ["sh", "-c", "grep SigIgn /proc/self/status"];
+    let (text, _) = run(&argv, None, None).await;
+    let ignored = text.split_whitespace().last().unwrap();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    let all = ["HUP", "INT", "QUIT", "PIPE", "TERM", "TSTP", "TTIN", "TTOU"];
+    for (name, number) in all.iter().zip([1, 2, 3, 13, 15, 20, 21, 22]) {
+        assert_eq!(ignored >> (number - 1) & 1, 0, "SIG{name}: {text}");
+    }
+}
+
+#[test]
+fn tasks_of_a_broker_in_the_background_can_be_interrupted() {
+    let module = "launch::spawn";
+    in_the_background(&[
+        &format!("{module}::tests::a_task_ignores_no_signal_that_ends_or_stops_it"),
+        &format!("{module}::terminal::tests::what_is_typed_can_be_a_signal_or_the_end"),
+    ]);
+}
+
 #[tokio::test]
 async fn what_a_task_leaves_behind_is_swept_with_its_group() {
     let (text, _) = run(&["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"], None, None).await;
