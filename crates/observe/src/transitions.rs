@@ -174,23 +174,11 @@ pub fn patience(starting: usize) -> Duration {
     GATHERED_OF_EACH.saturating_mul(others).min(LONGEST_GATHERED)
 }
 
-/// Whether somebody has to mend this cluster. Nodes, quotas and other controllers may be slow for many at once.
+/// Whether the status tells of a trouble that is this cluster's own.
 fn own_trouble(status: &MiniClusterStatus) -> bool {
     let quorate = reading(status, conditions::QUORATE).filter(|one| one.status == "False");
     let cause = quorate.and_then(|quorate| Cause::of_word(&quorate.reason));
-    cause.is_some_and(|cause| {
-        matches!(
-            cause,
-            Cause::PodsRefused
-                | Cause::ImagePull
-                | Cause::InitFailed
-                | Cause::ConfigMissing
-                | Cause::CannotRun
-                | Cause::OutOfMemory
-                | Cause::ProbeFailed
-                | Cause::ContainerFailed
-        )
-    })
+    cause.is_some_and(Cause::is_own_trouble)
 }
 
 /// How soon it is told how far a cluster is, when so many are on their way.

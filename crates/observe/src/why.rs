@@ -235,6 +235,22 @@ impl Cause {
                 | Self::WaitingForBrokers
         )
     }
+
+    /// Whether it is this very cluster whose pods somebody has to mend. Other troubles (nodes, quotas, other
+    /// controllers) may come to many clusters at once, and go by themselves.
+    pub fn is_own_trouble(self) -> bool {
+        matches!(
+            self,
+            Self::PodsRefused
+                | Self::ImagePull
+                | Self::InitFailed
+                | Self::ConfigMissing
+                | Self::CannotRun
+                | Self::OutOfMemory
+                | Self::ProbeFailed
+                | Self::ContainerFailed
+        )
+    }
 }
 
 /// The answer to "why is it not running?".
