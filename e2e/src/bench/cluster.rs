@@ -10,6 +10,7 @@ use crate::bench::figure::{Figure, say};
 use crate::bench::{plan, recovery};
 use crate::{Lab, SYSTEM};
 use anyhow::{Context as _, Result, anyhow};
+use bare::Bare;
 use k8s_openapi::jiff::Timestamp;
 use quorate_testbed::{Runtime, Shape, build};
 use serde_json::{Value, json};
@@ -105,8 +106,8 @@ fn install_for_volumes(lab: &Lab) -> Result<()> {
 }
 
 /// From the creation of a cluster to its program's first line, with the agent copied and with its image
-/// as a volume, in turn with a bare JobSet of the same pods. Answers the IDs of the containers that brought
-/// the agent.
+/// as a volume, in turn with bare JobSets: of the pods that the second of them has, and of pods with
+/// nothing in them. Answers the IDs of the containers that brought the agent.
 fn first_lines(
     copying: &Site<'_>,
     mounting: &Site<'_>,
@@ -114,40 +115,48 @@ fn first_lines(
     rounds: usize,
 ) -> Result<BTreeSet<String>> {
     const SIZE: usize = 4;
+    let program = json!({ "command": ["sh", "-c", format!("echo {LINE}")] });
+    let spec = json!({ "size": SIZE, "image": IMAGE, "program": program });
     let (mut copied, mut mounted) = (Vec::new(), Vec::new());
-    let (mut launcher, mut all) = (Vec::new(), Vec::new());
+    let (mut same, mut plain) = (Vec::new(), Vec::new());
     let mut installed = BTreeSet::new();
     // The first round is not counted: caches of nodes are cold.
     for round in 0..=rounds {
         say(format!("== {SIZE} pods until the first line, {round}/{rounds}"));
         let name = format!("line-{round}");
-        let copy = first_line(copying, containers, &name, SIZE)?;
-        let mount = first_line(mounting, containers, &name, SIZE)?;
-        let bare = bare::first_lines(copying, &format!("bare-{round}"), SIZE)?;
+        let copy = first_line(copying, containers, &name, &spec)?;
+        let mount = first_line(mounting, containers, &name, &spec)?;
+        let bare = bare::same_pods(copying, &format!("same-{round}"), &spec)?;
+        let bare_plain = bare::plain_pods(copying, &format!("plain-{round}"), SIZE)?;
         if round > 0 {
             copied.push(copy.seconds);
             mounted.push(mount.seconds);
-            launcher.push(bare.launcher);
-            all.push(bare.all);
+            same.push(bare);
+            plain.push(bare_plain);
             installed.extend(copy.installers);
         }
     }
-    let ratios = |ours: &[f64], bare: &[f64]| -> Vec<f64> {
-        ours.iter().zip(bare).map(|(ours, bare)| ours / bare).collect()
-    };
     let what = format!("{SIZE} pods: create to first line");
     Figure::new(format!("{what}, agent copied"), "s", &copied).tell();
     Figure::new(format!("{what}, agent as a volume"), "s", &mounted).tell();
-    Figure::new(&what, "s", &launcher).peer("JobSet's launcher").tell();
-    Figure::new("all pods' first lines", "s", &all).peer("JobSet").tell();
-    let what = "first line, ratio to the bare launcher";
+    let launcher = |bare: &Bare| bare.launcher;
+    let all = |bare: &Bare| bare.all;
+    for (name, bare) in [("JobSet of the same pods", &same), ("JobSet of plain pods", &plain)] {
+        let seconds = |of: fn(&Bare) -> f64| bare.iter().map(of).collect::<Vec<_>>();
+        Figure::new("the launcher's first line", "s", &seconds(launcher)).peer(name).tell();
+        Figure::new("all pods' first lines", "s", &seconds(all)).peer(name).tell();
+    }
     // A volume is what clusters get by themselves wherever nodes can mount one.
-    Figure::new(format!("{what}, agent copied"), "x", &ratios(&copied, &launcher)).tell();
-    let mine = ratios(&mounted, &launcher);
-    Figure::new(format!("{what}, agent as a volume"), "x", &mine).target(1.5).tell();
-    // What the program waits for, and the bare launcher does not.
-    let what = "first line, ratio to all bare pods' first lines, agent as a volume";
-    Figure::new(what, "x", &ratios(&mounted, &all)).tell();
+    let ratio = |ours: &[f64], bare: &[Bare], of: fn(&Bare) -> f64, to: &str| {
+        let ratios: Vec<f64> = ours.iter().zip(bare).map(|(ours, bare)| ours / of(bare)).collect();
+        Figure::new(format!("first line, ratio to {to}"), "x", &ratios)
+    };
+    ratio(&mounted, &same, launcher, "the launcher of the same pods").target(1.5).tell();
+    // What the program waits for, and a bare launcher does not.
+    ratio(&mounted, &same, all, "all of the same pods").tell();
+    ratio(&mounted, &plain, launcher, "the launcher of plain pods").tell();
+    ratio(&mounted, &plain, all, "all of plain pods").tell();
+    ratio(&copied, &plain, launcher, "the launcher of plain pods, agent copied").tell();
     Ok(installed)
 }
 
@@ -160,11 +169,10 @@ struct First {
 }
 
 /// Runs one to its end.
-fn first_line(site: &Site<'_>, containers: &Containers, name: &str, size: usize) -> Result<First> {
+fn first_line(site: &Site<'_>, containers: &Containers, name: &str, spec: &Value) -> Result<First> {
     let clusters = site.watch_cluster(name)?;
-    let program = json!({ "command": ["sh", "-c", format!("echo {LINE}")] });
     let created = Timestamp::now();
-    site.create(name, &json!({ "size": size, "image": IMAGE, "program": program }))?;
+    site.create(name, spec)?;
     clusters.until(LIMIT, "it has succeeded", |event| {
         look::condition(&event.object.status, "Succeeded")
     })?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use quorate_api::Target;
-use quorate_plan::{Context, Delivery, Seed, plan};
+use quorate_plan::{Context, Delivery, Plan, Seed, plan};
 use quorate_testbed::kwok;
 use serde_json::{Value, json};
 
@@ -50,20 +50,25 @@ pub fn minicluster(name: &str) -> Value {
 
 /// The JobSet that [`minicluster`] becomes, as if someone had written it.
 pub fn jobset(name: &str) -> Result<Value> {
-    let document = quorate_api::load(&minicluster(name).to_string(), Target::Kubernetes)
-        .map_err(|findings| anyhow!("the MiniCluster is not valid: {findings:?}"))?;
-    let context = Context {
-        agent_image: "localhost/quorate-agent:v1".to_owned(),
-        agent_delivery: Delivery::Copy,
-        port_forward: true,
-        cluster_domain: None,
-    };
-    let planned = plan(&document.validated, &context, &Seed::new([7; 32]));
+    let planned = planned(&minicluster(name), Delivery::Copy)?;
     let mut jobset = serde_json::to_value(&planned.jobset).context("render the JobSet")?;
     // There is no MiniCluster to belong to.
     jobset["metadata"]["ownerReferences"] = Value::Null;
     jobset["metadata"]["namespace"] = NAMESPACE.into();
     Ok(jobset)
+}
+
+/// What a MiniCluster becomes.
+pub fn planned(minicluster: &Value, agent_delivery: Delivery) -> Result<Plan> {
+    let document = quorate_api::load(&minicluster.to_string(), Target::Kubernetes)
+        .map_err(|findings| anyhow!("the MiniCluster is not valid: {findings:?}"))?;
+    let context = Context {
+        agent_image: "localhost/quorate-agent:v1".to_owned(),
+        agent_delivery,
+        port_forward: true,
+        cluster_domain: None,
+    };
+    Ok(plan(&document.validated, &context, &Seed::new([7; 32])))
 }
 
 /// A job of mpi-operator: a launcher and workers.
