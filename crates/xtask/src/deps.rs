@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// The rooms and the rooms that each may name in its manifest. A room that is not listed here is
 /// refused, so that a new one is placed on purpose.
@@ -112,8 +111,8 @@ pub(crate) fn run() -> Result<bool> {
         wrong.extend(reach(&workspace::tree(pure)?, IMPURE));
     }
     wrong.extend(reach(&workspace::tree("quorate-agent")?, NOT_IN_AGENT));
-    let mut sources = sources(&workspace::root().join("crates"))?;
-    sources.extend(self::sources(&workspace::root().join("e2e"))?);
+    let mut sources = workspace::files(&workspace::root().join("crates"), "rs")?;
+    sources.extend(workspace::files(&workspace::root().join("e2e"), "rs")?);
     for path in &sources {
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         let name = path.strip_prefix(workspace::root()).unwrap_or(path).display().to_string();
@@ -218,26 +217,6 @@ fn reach(tree: &str, forbidden: &[&str]) -> Vec<String> {
         }
     }
     wrong
-}
-
-/// Rust files below `folder`.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut todo = vec![folder.to_path_buf()];
-    while let Some(folder) = todo.pop() {
-        let entries =
-            fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))?;
-        for entry in entries {
-            let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
-            if path.is_dir() {
-                todo.push(path);
-            } else if path.extension().is_some_and(|ext| ext == "rs") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// Lines that open the door to `unsafe` where it may not be.

@@ -1,7 +1,7 @@
 //! The tier `lint`: what can be told without running the products.
 
 use crate::tally::{Clock, Tally};
-use crate::{chart, crd, deps, exec, workspace};
+use crate::{chart, crd, deps, exec, pages, workspace};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A cold build of all dependencies on two cores fits.
 const LIMIT: Duration = Duration::from_mins(30);
 
-/// Format, clippy, docs, structure: one case each.
+/// Format, clippy, docs, structure, pages: one case each.
 pub(crate) fn run(clock: Clock) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut check = |name: &str, command: &mut Command| -> Result<()> {
@@ -57,5 +57,7 @@ pub(crate) fn run(clock: Clock) -> Result<Tally> {
     }
     clock.say("structure");
     tally.case(deps::run()?);
+    clock.say("pages");
+    tally.case(pages::run()?);
     Ok(tally)
 }

@@ -20,6 +20,7 @@ mod kube;
 mod lint;
 mod mpi;
 mod order;
+mod pages;
 mod soak;
 mod suite;
 mod tally;

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +13,26 @@ pub(crate) fn root() -> &'static Path {
         .ancestors()
         .nth(2)
         .expect("the crate lies two folders below the root")
+}
+
+/// Files below `folder` whose names end with this extension, in order.
+pub(crate) fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut todo = vec![folder.to_path_buf()];
+    while let Some(folder) = todo.pop() {
+        let entries =
+            fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))?;
+        for entry in entries {
+            let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
+            if path.is_dir() {
+                todo.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Cargo's build output, `CARGO_TARGET_DIR` or `target`.
