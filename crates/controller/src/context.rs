@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use kube::api::PatchParams;
 use quorate_api::status::State;
 use quorate_plan::Delivery;
 
@@ -16,6 +17,11 @@ use crate::watch::{Caches, Key};
 
 /// Marks every write of this process (`metadata.managedFields`), and names it in events.
 pub const FIELD_MANAGER: &str = "quorate-controller";
+
+/// What every patch is sent with.
+pub(crate) fn written_here() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
 
 /// What the controller was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]

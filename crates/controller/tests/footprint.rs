@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
 
+#[path = "reconcile/context.rs"]
+mod context;
+
 use std::sync::Arc;
 
 use http::{Method, Request, Response};
@@ -12,10 +15,9 @@ use kube::Client;
 use kube::client::Body;
 use kube::runtime::{reflector, watcher};
 use quorate_api::jobset::JobSet;
-use quorate_controller::context::{Context, Options};
-use quorate_controller::metrics::Metrics;
+use quorate_controller::context::Context;
 use quorate_controller::reconcile::reconcile;
-use quorate_controller::watch::{Caches, Key, Lean, Owner, Packed, Place, place};
+use quorate_controller::watch::{Key, Lean, Owner, Packed, Place, place};
 use quorate_observe::{JobFacts, JobSetFacts, PodFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -211,19 +213,7 @@ fn resident_kilobytes() -> usize {
 
 #[tokio::test]
 async fn a_thousand_clusters_fit_into_little_memory() {
-    let options = Options {
-        namespaces: Vec::new(),
-        plan: quorate_plan::Context {
-            agent_image: "localhost/quorate-agent:v1".to_owned(),
-            agent_delivery: quorate_plan::Delivery::Copy,
-            port_forward: true,
-            cluster_domain: None,
-        },
-        choose_delivery: false,
-        concurrency: 1,
-    };
-    let (caches, metrics) = (Arc::new(Caches::new(0)), Arc::new(Metrics::new()));
-    let context = Arc::new(Context::new(agreeable(), options, caches, metrics));
+    let context = context::context(agreeable());
     let (_reader, mut store) = reflector::store::<Packed>();
     let mut begin = 0;
     let warm = CLUSTERS / 10;

@@ -8,6 +8,8 @@
     reason = "a test says by a panic what is wrong, and its makers take what they are given"
 )]
 
+#[path = "reconcile/context.rs"]
+mod context;
 #[path = "reconcile/fake.rs"]
 mod fake;
 #[path = "reconcile/late.rs"]

@@ -115,8 +115,7 @@ fn first_lines(
     rounds: usize,
 ) -> Result<BTreeSet<String>> {
     const SIZE: usize = 4;
-    let program = json!({ "command": ["sh", "-c", format!("echo {LINE}")] });
-    let spec = json!({ "size": SIZE, "image": IMAGE, "program": program });
+    let spec = json!({ "size": SIZE, "image": IMAGE, "program": { "command": echo() } });
     let (mut copied, mut mounted) = (Vec::new(), Vec::new());
     let (mut same, mut plain) = (Vec::new(), Vec::new());
     let mut installed = BTreeSet::new();
@@ -158,6 +157,11 @@ fn first_lines(
     ratio(&mounted, &plain, all, "all of plain pods").tell();
     ratio(&copied, &plain, launcher, "the launcher of plain pods, agent copied").tell();
     Ok(installed)
+}
+
+/// A program that says its line and ends.
+fn echo() -> Value {
+    json!(["sh", "-c", format!("echo {LINE}")])
 }
 
 /// A cluster's first line.

@@ -40,11 +40,16 @@ fn pod_template(container: &str) -> Value {
 
 /// A MiniCluster without a program: it is up until it is deleted.
 pub fn minicluster(name: &str) -> Value {
+    minicluster_of(name, &json!({ "size": PODS, "template": pod_template("main") }))
+}
+
+/// A MiniCluster of any spec.
+pub fn minicluster_of(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "quorate.dev/v1alpha1",
         "kind": "MiniCluster",
         "metadata": { "name": name },
-        "spec": { "size": PODS, "template": pod_template("main") },
+        "spec": spec,
     })
 }
 

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{Api, DeleteParams, Patch, Preconditions, PropagationPolicy};
 use quorate_api::MiniCluster;
 use quorate_api::conditions::reason;
 use quorate_api::jobset::JobSet;
@@ -18,7 +18,7 @@ use quorate_observe::{EXCUSED, Obstacle};
 use serde_json::{Map, Value, json};
 
 use super::compare::Action;
-use crate::context::{Context, FIELD_MANAGER};
+use crate::context::{Context, written_here};
 use crate::watch::{Kept, Key, Lean};
 
 pub use create::NOT_INSTALLED;
@@ -202,10 +202,6 @@ where
     let learned = sent.as_ref().is_ok_and(|Lean(object)| context.caches.answered(object));
     let obstacles = outcome(sent, "patch", &kind::<K>(), name)?;
     Ok(Applied { learned, obstacles })
-}
-
-fn written_here() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 async fn delete<K>(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch};
 use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::status::MiniClusterStatus;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::apply::{Verdict, judge};
 use super::count;
 use super::memory::{Memory, Written, until};
-use crate::context::{Context, FIELD_MANAGER};
+use crate::context::{Context, written_here};
 use crate::metrics::Milestones;
 use crate::telemetry;
 use crate::watch::{Key, Packed};
@@ -109,10 +109,8 @@ async fn write(
         "metadata": {"uid": cluster.metadata.uid, "resourceVersion": cluster.metadata.resource_version},
         "status": difference(&value(old), &value(new)),
     });
-    let params =
-        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api = Api::<Packed>::namespaced(context.client.clone(), &key.namespace);
-    match api.patch_status(&key.name, &params, &Patch::Merge(&patch)).await {
+    match api.patch_status(&key.name, &written_here(), &Patch::Merge(&patch)).await {
         Ok(written) => Ok(Some(written.resource_version())),
         Err(error) => match judge(&error) {
             Verdict::Gone | Verdict::Conflict => Ok(None),

@@ -7,14 +7,14 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
-use quorate_controller::context::{Context, Options};
-use quorate_controller::metrics::Metrics;
+use quorate_controller::context::Context;
 use quorate_controller::reconcile::{Error, reconcile};
-use quorate_controller::watch::{Caches, Owner, Packed, Place, place};
+use quorate_controller::watch::{Owner, Packed, Place, place};
 use quorate_observe::{JobFacts, JobSetFacts, PodFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::context::context;
 use crate::fake::Server;
 
 pub(crate) const CLUSTERS: &str = "/apis/quorate.dev/v1alpha1/namespaces/hpc/miniclusters";
@@ -45,13 +45,13 @@ impl World {
                 "spec": spec,
             }),
         );
-        let context = context(&server);
+        let context = context(server.client());
         Self { server, context }
     }
 
     /// A controller that starts again remembers nothing.
     pub(crate) fn restart(&mut self) {
-        self.context = context(&self.server);
+        self.context = context(self.server.client());
         self.watch();
     }
 
@@ -141,22 +141,6 @@ fn facts<K: DeserializeOwned + kube::Resource, F>(
 
 fn owner<K: kube::Resource>(object: &K) -> Owner {
     Owner(object.meta().owner_references.as_ref().unwrap()[0].uid.clone())
-}
-
-pub(crate) fn context(server: &Server) -> Arc<Context> {
-    let options = Options {
-        namespaces: Vec::new(),
-        plan: quorate_plan::Context {
-            agent_image: "agent:1".into(),
-            agent_delivery: quorate_plan::Delivery::Copy,
-            port_forward: true,
-            cluster_domain: None,
-        },
-        choose_delivery: false,
-        concurrency: 1,
-    };
-    let (caches, metrics) = (Arc::new(Caches::new(0)), Arc::new(Metrics::new()));
-    Arc::new(Context::new(server.client(), options, caches, metrics))
 }
 
 pub(crate) fn hello() -> Value {

@@ -1,9 +1,9 @@
 //! JobSets without Quorate: what Kubernetes needs by itself, for pods as Quorate plans them and for pods
 //! with nothing in them.
 
-use super::LINE;
 use super::look::{IMAGE, LIMIT, Site, is_launcher, seconds_between};
-use crate::bench::objects::{collection, planned};
+use super::{LINE, echo};
+use crate::bench::objects::{collection, minicluster_of, planned};
 use crate::bench::watch::{Depth, Watch};
 use anyhow::{Context as _, Result};
 use k8s_openapi::jiff::Timestamp;
@@ -21,13 +21,7 @@ pub(super) struct Bare {
 /// Runs a JobSet of the pods that a MiniCluster of this spec becomes, with the agent's image as a volume, and
 /// `echo` in the place of the agent. Its launcher and workers are all there is: nobody looks after them.
 pub(super) fn same_pods(site: &Site<'_>, name: &str, spec: &Value) -> Result<Bare> {
-    let minicluster = json!({
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "MiniCluster",
-        "metadata": { "name": name },
-        "spec": spec,
-    });
-    let plan = planned(&minicluster, Delivery::Image)?;
+    let plan = planned(&minicluster_of(name, spec), Delivery::Image)?;
     let secret = serde_json::to_value(&plan.secret).context("render the Secret")?;
     let jobset = serde_json::to_value(&plan.jobset).context("render the JobSet")?;
     let secrets = collection("v1", "secrets");
@@ -97,10 +91,6 @@ fn without_quorate(mut jobset: Value) -> Result<Value> {
         main["readinessProbe"] = Value::Null;
     }
     Ok(jobset)
-}
-
-fn echo() -> Value {
-    json!(["sh", "-c", format!("echo {LINE}")])
 }
 
 fn plain(name: &str, size: usize) -> Value {

@@ -1,6 +1,6 @@
 //! A cluster with Quorate in it, as benchmarks see it: objects, pods, logs with their times.
 
-use crate::bench::objects::collection_in;
+use crate::bench::objects::{collection_in, minicluster_of};
 use crate::bench::watch::{Depth, Kind, Watch};
 use crate::{Lab, NAMESPACE};
 use anyhow::{Context as _, Result, bail};
@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use quorate_plan::labels;
 use quorate_testbed::api::Api;
 use quorate_testbed::layout::Folder;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,13 +53,7 @@ impl<'a> Site<'a> {
 
     /// Creates a MiniCluster.
     pub(crate) fn create(&self, name: &str, spec: &Value) -> Result<()> {
-        let object = json!({
-            "apiVersion": "quorate.dev/v1alpha1",
-            "kind": "MiniCluster",
-            "metadata": { "name": name },
-            "spec": spec,
-        });
-        Ok(self.api.create(&self.miniclusters(), &object)?)
+        Ok(self.api.create(&self.miniclusters(), &minicluster_of(name, spec))?)
     }
 
     /// Deletes a MiniCluster and waits until its pods are gone.

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::api::{GetParams, Patch, PostParams};
 use kube::{Resource, ResourceExt};
 use quorate_api::MiniCluster;
 use quorate_api::jobset::JobSet;
@@ -27,7 +27,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{ApplyError, Verdict, api, judge, kind};
-use crate::context::{Context, FIELD_MANAGER};
+use crate::context::{Context, FIELD_MANAGER, written_here};
 use crate::reconcile::validate::validated;
 use crate::watch::{Cache, Key, Owner, place};
 
@@ -163,9 +163,7 @@ async fn relabel(
         );
         let labels = json!({labels::CLUSTER: key.name});
         let patch = json!({"metadata": {"uid": found.uid, "labels": labels}});
-        let manager = Some(FIELD_MANAGER.to_owned());
-        let params = PatchParams { field_manager: manager, ..PatchParams::default() };
-        api.patch(&key.name, &params, &Patch::Merge(&patch)).await
+        api.patch(&key.name, &written_here(), &Patch::Merge(&patch)).await
     };
     match sent {
         Ok(jobset) => Ok(Some(Box::new(jobset)).filter(|one| one.metadata.uid == found.uid)),
